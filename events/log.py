@@ -69,7 +69,7 @@ class Address(NamedTuple):
 class Position(NamedTuple):
     """The next record that a reader returns: its dense index, and the backend's offset to seek to."""
 
-    index: int
+    index: int  # type: ignore[assignment] # hides tuple.index, which nobody needs here
     offset: int
 
 
@@ -79,7 +79,7 @@ START = Position(0, 0)
 class Record(NamedTuple):
     """What is read."""
 
-    index: int
+    index: int  # type: ignore[assignment] # hides tuple.index, which nobody needs here
     offset: int
     key: bytes
     value: bytes

@@ -30,7 +30,9 @@ class MemoryLog:
         """Return a reader at `position`; see the protocol."""
         records = self._records[topic, partition]
         if position.index > len(records):
-            raise LogCut(f"position {position.index} lies beyond the end of '{topic}', which has {len(records)} records")
+            raise LogCut(
+                f"position {position.index} lies beyond the end of '{topic}', which has {len(records)} records"
+            )
         return MemoryReader(records, self._changed, position)
 
     def close(self) -> None:

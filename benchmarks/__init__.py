@@ -1,0 +1,1 @@
+"""The benchmarks of gangline: `python -m benchmarks` lists them."""
