@@ -1,0 +1,126 @@
+"""Events of `control` and `heartbeats`: commands of people, facts of agents, ticks of the loop."""
+
+from gangline.events.types import CheckpointRef, Event, Gpu, JobSpec, Policy, RankExit
+
+
+class LogCreated(Event, kw_only=True):
+    """Record 0 of `control` and of `decisions`; later ones are ignored."""
+
+    log_id: str
+    format: int
+
+
+class SubmitJob(Event, kw_only=True):
+    """Command: run this."""
+
+    spec: JobSpec
+
+
+class CancelJob(Event, kw_only=True):
+    """Command: stop this job, now or before it starts."""
+
+    job_id: str
+    reason: str = ""
+
+
+class ActivatePolicy(Event, kw_only=True):
+    """Command: from the next tick on, decide by this policy."""
+
+    policy: Policy
+
+
+class NodeRegistered(Event, kw_only=True):
+    """An agent has started on a node; what the node has."""
+
+    node_id: str
+    boot_id: str
+    agent_id: str
+    address: str
+    pod: str
+    gpu_type: str
+    gpus: tuple[Gpu, ...]
+    cpu_milli: int
+    memory_bytes: int
+
+
+class RanksStarted(Event, kw_only=True):
+    """A node's share of a gang runs, its output in `run_dir` on that node."""
+
+    job_id: str
+    attempt: int
+    node_id: str
+    run_dir: str
+
+
+class RanksExited(Event, kw_only=True):
+    """Ranks of a node's share have ended; `gone` when no process of the share is left, so that its GPUs are free."""
+
+    job_id: str
+    attempt: int
+    node_id: str
+    exits: tuple[RankExit, ...]
+    gone: bool
+
+
+class LaunchFailed(Event, kw_only=True):
+    """A node's share could not be started, and no process of it is left."""
+
+    job_id: str
+    attempt: int
+    node_id: str
+    reason: str
+    retryable: bool
+
+
+class CheckpointUploaded(Event, kw_only=True):
+    """A manifest and every file that it names are stored and verified."""
+
+    job_id: str
+    attempt: int
+    checkpoint: CheckpointRef
+    size_bytes: int
+
+
+class CheckpointRejected(Event, kw_only=True):
+    """A checkpoint that a binding named did not verify when `attempt` wanted to restore it."""
+
+    job_id: str
+    attempt: int
+    checkpoint: CheckpointRef
+    reason: str
+
+
+class TickerTookOver(Event, kw_only=True):
+    """From here on only this ticker's ticks count."""
+
+    ticker: str
+
+
+class ClockTicked(Event, kw_only=True):
+    """A round is decided here; `meta.at_us` is the ticker's clock."""
+
+    ticker: str
+
+
+class Heartbeat(Event, kw_only=True):
+    """A node's agent is alive; `sequence` counts its beats from 0."""
+
+    node_id: str
+    boot_id: str
+    agent_id: str
+    sequence: int
+
+
+COMMANDS = (SubmitJob, CancelJob, ActivatePolicy)
+CONTROL_EVENTS: tuple[type[Event], ...] = (
+    LogCreated,
+    *COMMANDS,
+    NodeRegistered,
+    RanksStarted,
+    RanksExited,
+    LaunchFailed,
+    CheckpointUploaded,
+    CheckpointRejected,
+    TickerTookOver,
+    ClockTicked,
+)

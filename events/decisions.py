@@ -1,0 +1,195 @@
+"""Records of `decisions` (terms and rounds), the decisions inside a round, and the snapshot that agents start from."""
+
+from gangline.events.types import CheckpointRef, Code, Decision, Event, Outcome, Share, StopReason, Value
+
+
+class TermOpened(Event, kw_only=True):
+    """Records of lower terms are void from here on; see `gangline.events.terms` for when it is void itself."""
+
+    term: int
+    previous: int
+    control_index: int
+    code_digest: str
+    wheel: str | None
+    boundary_sha256: str | None
+    state_sha256: str
+
+
+class RoundDecided(Event, kw_only=True):
+    """All decisions of one round, each in single-object encoding; `more` when its size ended it."""
+
+    tick_index: int
+    tick_event_id: bytes
+    term: int
+    more: bool
+    decisions: tuple[bytes, ...]
+
+
+class Answer(Decision, kw_only=True):
+    """A decision that answers a command."""
+
+    command_id: bytes
+    control_index: int
+
+
+class JobAdmitted(Answer, kw_only=True):
+    """The job waits for its gang."""
+
+    job_id: str
+
+
+class JobRejected(Answer, kw_only=True):
+    """The job will never run as asked: `key` of the spec has `value`, `limit` is what could be, `message` says it all."""
+
+    key: str
+    value: str
+    limit: str
+    message: str
+
+
+class CancelAccepted(Answer, kw_only=True):
+    """The job has ended, or its ranks are told to stop."""
+
+    job_id: str
+
+
+class PolicyActivated(Answer, kw_only=True):
+    """Effective from the next tick."""
+
+
+class PolicyRefused(Answer, kw_only=True):
+    """The policy does not hold together."""
+
+    message: str
+
+
+class CommandRefused(Answer, kw_only=True):
+    """What was asked cannot be done."""
+
+    message: str
+
+
+class CommandExpired(Answer, kw_only=True):
+    """Too old to know whether it was answered before."""
+
+
+class AnswerRepeated(Answer, kw_only=True):
+    """The command was answered before, as record `first_control_index`; that answer stands."""
+
+    first_control_index: int
+
+
+class GangBound(Decision, kw_only=True):
+    """An attempt has its placement; all that agents need to launch it."""
+
+    job_id: str
+    attempt: int
+    shares: tuple[Share, ...]
+    world_size: int
+    master_address: str
+    master_port: int
+    resume: tuple[CheckpointRef, ...]
+    name: str
+    command: tuple[str, ...]
+    env: dict[str, str]
+    grace_us: int
+    code: Code | None
+    checkpoints: str | None
+
+
+class AttemptStopOrdered(Decision, kw_only=True):
+    """Its ranks get SIGTERM, and SIGKILL after the grace."""
+
+    job_id: str
+    attempt: int
+    reason: StopReason
+    grace_us: int
+
+
+class AttemptEnded(Decision, kw_only=True):
+    """No process of the attempt is left."""
+
+    job_id: str
+    attempt: int
+    outcome: Outcome
+    cause: str
+
+
+class JobRequeued(Decision, kw_only=True):
+    """The job waits for its next attempt."""
+
+    job_id: str
+    attempt: int
+    failures_in_row: int
+    cause: str
+
+
+class JobEnded(Decision, kw_only=True):
+    """Nothing of the job will run again."""
+
+    job_id: str
+    outcome: Outcome
+    cause: str
+    attempts: int
+
+
+class CheckpointCommitted(Decision, kw_only=True):
+    """The checkpoint exists from here on."""
+
+    job_id: str
+    attempt: int
+    checkpoint: CheckpointRef
+
+
+class CheckpointRefused(Decision, kw_only=True):
+    """The checkpoint will never be restored."""
+
+    job_id: str
+    attempt: int
+    checkpoint: CheckpointRef
+    reason: str
+
+
+class InputQuarantined(Decision, kw_only=True):
+    """This record of `control` is skipped, now and in every replay."""
+
+    control_index: int
+    reason: str
+
+
+class LiveAttempt(Value, kw_only=True):
+    """A live attempt: its encoded GangBound, and its encoded AttemptStopOrdered if there was one."""
+
+    bound: bytes
+    stop: bytes | None
+
+
+class BindingsSnapshot(Event, kw_only=True):
+    """What agents start from: the live attempts just after the round of `tick_index`, by job id."""
+
+    log_id: str
+    term: int
+    tick_index: int
+    decisions_index: int
+    decisions_offset: int
+    live: tuple[LiveAttempt, ...]
+
+
+DECISIONS: tuple[type[Decision], ...] = (
+    JobAdmitted,
+    JobRejected,
+    CancelAccepted,
+    PolicyActivated,
+    PolicyRefused,
+    CommandRefused,
+    CommandExpired,
+    AnswerRepeated,
+    GangBound,
+    AttemptStopOrdered,
+    AttemptEnded,
+    JobRequeued,
+    JobEnded,
+    CheckpointCommitted,
+    CheckpointRefused,
+    InputQuarantined,
+)

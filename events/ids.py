@@ -1,0 +1,33 @@
+"""Ids: made once by whoever acts (UUIDv7), or derived from what is on the log."""
+
+import base64
+import hashlib
+import os
+import time
+
+UUID_BYTES = 16
+
+
+def uuid7() -> bytes:
+    """Return a new UUIDv7 (RFC 9562, section 5.7): 48 bits of milliseconds since 1970, the rest random."""
+    milliseconds = time.time_ns() // 1_000_000
+    random = bytearray(milliseconds.to_bytes(6, "big") + os.urandom(10))
+    random[6] = 0x70 | random[6] & 0x0F
+    random[8] = 0x80 | random[8] & 0x3F
+    return bytes(random)
+
+
+def made_at_us(uuid: bytes) -> int:
+    """Return when a UUIDv7 was made, microseconds since 1970 (in steps of a millisecond)."""
+    return int.from_bytes(uuid[:6], "big") * 1000
+
+
+def job_id(log_id: str, command_id: bytes) -> str:
+    """Return the id of the job that a command submits: `job-` and 12 base32 characters."""
+    digest = hashlib.sha256(log_id.encode() + b"/" + command_id).digest()
+    return "job-" + base64.b32encode(digest)[:12].decode().lower()
+
+
+def derived(log_id: str, tick_index: int, what: str) -> bytes:
+    """Return the id of something in the round of a tick: the same in every loop that decides it."""
+    return hashlib.sha256(f"{log_id}/{tick_index}/{what}".encode()).digest()[:UUID_BYTES]
