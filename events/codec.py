@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import fastavro
 import msgspec
@@ -16,17 +16,16 @@ from gangline.schemas.errors import GanglineError
 
 HEADER_BYTES = 10
 
-type_of: Mapping[str, type[Event | Decision]] = {
-    cls.__name__: cls
-    for cls in (
-        *control.CONTROL_EVENTS,
-        control.Heartbeat,
-        decisions.TermOpened,
-        decisions.RoundDecided,
-        decisions.BindingsSnapshot,
-        *decisions.DECISIONS,
-    )
-}
+_TYPES: tuple[type[Event | Decision], ...] = (
+    *control.CONTROL_EVENTS,
+    control.Heartbeat,
+    decisions.TermOpened,
+    decisions.RoundDecided,
+    decisions.BindingsSnapshot,
+    *decisions.DECISIONS,
+)
+
+type_of: Mapping[str, type[Event | Decision]] = {cls.__name__: cls for cls in _TYPES}
 """Every type that has a contract, by name."""
 
 
@@ -80,15 +79,23 @@ class Codec:
         buffer = io.BytesIO(value)
         buffer.seek(HEADER_BYTES)
         try:
-            fields = fastavro.schemaless_reader(buffer, reader.schema, None)
+            fields = cast("dict[str, Any]", fastavro.schemaless_reader(buffer, reader.schema, None))
             if buffer.tell() != len(value):
                 raise Undecodable(f"{reader.name}: {len(value) - buffer.tell()} bytes too many")
             for upcast in reader.upcasts:
                 fields = upcast(fields)
             return msgspec.convert(fields, reader.cls)
         # What fastavro raises on malformed bytes is not documented; none of these come from anything else here.
-        except (EOFError, ValueError, IndexError, TypeError, OverflowError, MemoryError, msgspec.ValidationError) as error:
-            raise Undecodable(f"{reader.name}: {error or type(error).__name__}") from error
+        except (
+            EOFError,
+            ValueError,
+            IndexError,
+            TypeError,
+            OverflowError,
+            MemoryError,
+            msgspec.ValidationError,
+        ) as error:
+            raise Undecodable(f"{reader.name}: {error!r}") from error
 
     def _add_reader(self, value: bytes) -> _Reader:
         if value[:2] != MAGIC or len(value) < HEADER_BYTES:
@@ -96,8 +103,8 @@ class Codec:
         contract = self._by_header.get(value[:HEADER_BYTES])
         if contract is None:
             raise LogTooNew(
-                f"a record has the contract {value[2:HEADER_BYTES].hex()}, which this version of gangline does not know: "
-                "it was written by a newer one; install that version or a later one"
+                f"a record has the contract {value[2:HEADER_BYTES].hex()}, which this version of gangline does not "
+                "know: it was written by a newer one; install that version or a later one"
             )
         chain = upcasts.chain(contract.name, contract.version, self._newest[contract.name].version)
         schema = contracts.schema(contract.name, contract.version)

@@ -3,33 +3,33 @@
 from gangline.events.types import CheckpointRef, Event, Gpu, JobSpec, Policy, RankExit
 
 
-class LogCreated(Event, kw_only=True):
+class LogCreated(Event, frozen=True, kw_only=True):
     """Record 0 of `control` and of `decisions`; later ones are ignored."""
 
     log_id: str
     format: int
 
 
-class SubmitJob(Event, kw_only=True):
+class SubmitJob(Event, frozen=True, kw_only=True):
     """Command: run this."""
 
     spec: JobSpec
 
 
-class CancelJob(Event, kw_only=True):
+class CancelJob(Event, frozen=True, kw_only=True):
     """Command: stop this job, now or before it starts."""
 
     job_id: str
     reason: str = ""
 
 
-class ActivatePolicy(Event, kw_only=True):
+class ActivatePolicy(Event, frozen=True, kw_only=True):
     """Command: from the next tick on, decide by this policy."""
 
     policy: Policy
 
 
-class NodeRegistered(Event, kw_only=True):
+class NodeRegistered(Event, frozen=True, kw_only=True):
     """An agent has started on a node; what the node has."""
 
     node_id: str
@@ -43,7 +43,7 @@ class NodeRegistered(Event, kw_only=True):
     memory_bytes: int
 
 
-class RanksStarted(Event, kw_only=True):
+class RanksStarted(Event, frozen=True, kw_only=True):
     """A node's share of a gang runs, its output in `run_dir` on that node."""
 
     job_id: str
@@ -52,7 +52,7 @@ class RanksStarted(Event, kw_only=True):
     run_dir: str
 
 
-class RanksExited(Event, kw_only=True):
+class RanksExited(Event, frozen=True, kw_only=True):
     """Ranks of a node's share have ended; `gone` when no process of the share is left, so that its GPUs are free."""
 
     job_id: str
@@ -62,7 +62,7 @@ class RanksExited(Event, kw_only=True):
     gone: bool
 
 
-class LaunchFailed(Event, kw_only=True):
+class LaunchFailed(Event, frozen=True, kw_only=True):
     """A node's share could not be started, and no process of it is left."""
 
     job_id: str
@@ -72,7 +72,7 @@ class LaunchFailed(Event, kw_only=True):
     retryable: bool
 
 
-class CheckpointUploaded(Event, kw_only=True):
+class CheckpointUploaded(Event, frozen=True, kw_only=True):
     """A manifest and every file that it names are stored and verified."""
 
     job_id: str
@@ -81,7 +81,7 @@ class CheckpointUploaded(Event, kw_only=True):
     size_bytes: int
 
 
-class CheckpointRejected(Event, kw_only=True):
+class CheckpointRejected(Event, frozen=True, kw_only=True):
     """A checkpoint that a binding named did not verify when `attempt` wanted to restore it."""
 
     job_id: str
@@ -90,19 +90,19 @@ class CheckpointRejected(Event, kw_only=True):
     reason: str
 
 
-class TickerTookOver(Event, kw_only=True):
+class TickerTookOver(Event, frozen=True, kw_only=True):
     """From here on only this ticker's ticks count."""
 
     ticker: str
 
 
-class ClockTicked(Event, kw_only=True):
+class ClockTicked(Event, frozen=True, kw_only=True):
     """A round is decided here; `meta.at_us` is the ticker's clock."""
 
     ticker: str
 
 
-class Heartbeat(Event, kw_only=True):
+class Heartbeat(Event, frozen=True, kw_only=True):
     """A node's agent is alive; `sequence` counts its beats from 0."""
 
     node_id: str

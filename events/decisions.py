@@ -3,7 +3,7 @@
 from gangline.events.types import CheckpointRef, Code, Decision, Event, Outcome, Share, StopReason, Value
 
 
-class TermOpened(Event, kw_only=True):
+class TermOpened(Event, frozen=True, kw_only=True):
     """Records of lower terms are void from here on; see `gangline.events.terms` for when it is void itself."""
 
     term: int
@@ -15,7 +15,7 @@ class TermOpened(Event, kw_only=True):
     state_sha256: str
 
 
-class RoundDecided(Event, kw_only=True):
+class RoundDecided(Event, frozen=True, kw_only=True):
     """All decisions of one round, each in single-object encoding; `more` when its size ended it."""
 
     tick_index: int
@@ -25,21 +25,21 @@ class RoundDecided(Event, kw_only=True):
     decisions: tuple[bytes, ...]
 
 
-class Answer(Decision, kw_only=True):
+class Answer(Decision, frozen=True, kw_only=True):
     """A decision that answers a command."""
 
     command_id: bytes
     control_index: int
 
 
-class JobAdmitted(Answer, kw_only=True):
+class JobAdmitted(Answer, frozen=True, kw_only=True):
     """The job waits for its gang."""
 
     job_id: str
 
 
-class JobRejected(Answer, kw_only=True):
-    """The job will never run as asked: `key` of the spec has `value`, `limit` is what could be, `message` says it all."""
+class JobRejected(Answer, frozen=True, kw_only=True):
+    """The job will never run as asked: `key` of its spec has `value`, `limit` is what could be."""
 
     key: str
     value: str
@@ -47,39 +47,39 @@ class JobRejected(Answer, kw_only=True):
     message: str
 
 
-class CancelAccepted(Answer, kw_only=True):
+class CancelAccepted(Answer, frozen=True, kw_only=True):
     """The job has ended, or its ranks are told to stop."""
 
     job_id: str
 
 
-class PolicyActivated(Answer, kw_only=True):
+class PolicyActivated(Answer, frozen=True, kw_only=True):
     """Effective from the next tick."""
 
 
-class PolicyRefused(Answer, kw_only=True):
+class PolicyRefused(Answer, frozen=True, kw_only=True):
     """The policy does not hold together."""
 
     message: str
 
 
-class CommandRefused(Answer, kw_only=True):
+class CommandRefused(Answer, frozen=True, kw_only=True):
     """What was asked cannot be done."""
 
     message: str
 
 
-class CommandExpired(Answer, kw_only=True):
+class CommandExpired(Answer, frozen=True, kw_only=True):
     """Too old to know whether it was answered before."""
 
 
-class AnswerRepeated(Answer, kw_only=True):
+class AnswerRepeated(Answer, frozen=True, kw_only=True):
     """The command was answered before, as record `first_control_index`; that answer stands."""
 
     first_control_index: int
 
 
-class GangBound(Decision, kw_only=True):
+class GangBound(Decision, frozen=True, kw_only=True):
     """An attempt has its placement; all that agents need to launch it."""
 
     job_id: str
@@ -97,7 +97,7 @@ class GangBound(Decision, kw_only=True):
     checkpoints: str | None
 
 
-class AttemptStopOrdered(Decision, kw_only=True):
+class AttemptStopOrdered(Decision, frozen=True, kw_only=True):
     """Its ranks get SIGTERM, and SIGKILL after the grace."""
 
     job_id: str
@@ -106,7 +106,7 @@ class AttemptStopOrdered(Decision, kw_only=True):
     grace_us: int
 
 
-class AttemptEnded(Decision, kw_only=True):
+class AttemptEnded(Decision, frozen=True, kw_only=True):
     """No process of the attempt is left."""
 
     job_id: str
@@ -115,7 +115,7 @@ class AttemptEnded(Decision, kw_only=True):
     cause: str
 
 
-class JobRequeued(Decision, kw_only=True):
+class JobRequeued(Decision, frozen=True, kw_only=True):
     """The job waits for its next attempt."""
 
     job_id: str
@@ -124,7 +124,7 @@ class JobRequeued(Decision, kw_only=True):
     cause: str
 
 
-class JobEnded(Decision, kw_only=True):
+class JobEnded(Decision, frozen=True, kw_only=True):
     """Nothing of the job will run again."""
 
     job_id: str
@@ -133,7 +133,7 @@ class JobEnded(Decision, kw_only=True):
     attempts: int
 
 
-class CheckpointCommitted(Decision, kw_only=True):
+class CheckpointCommitted(Decision, frozen=True, kw_only=True):
     """The checkpoint exists from here on."""
 
     job_id: str
@@ -141,7 +141,7 @@ class CheckpointCommitted(Decision, kw_only=True):
     checkpoint: CheckpointRef
 
 
-class CheckpointRefused(Decision, kw_only=True):
+class CheckpointRefused(Decision, frozen=True, kw_only=True):
     """The checkpoint will never be restored."""
 
     job_id: str
@@ -150,21 +150,21 @@ class CheckpointRefused(Decision, kw_only=True):
     reason: str
 
 
-class InputQuarantined(Decision, kw_only=True):
+class InputQuarantined(Decision, frozen=True, kw_only=True):
     """This record of `control` is skipped, now and in every replay."""
 
     control_index: int
     reason: str
 
 
-class LiveAttempt(Value, kw_only=True):
+class LiveAttempt(Value, frozen=True, kw_only=True):
     """A live attempt: its encoded GangBound, and its encoded AttemptStopOrdered if there was one."""
 
     bound: bytes
     stop: bytes | None
 
 
-class BindingsSnapshot(Event, kw_only=True):
+class BindingsSnapshot(Event, frozen=True, kw_only=True):
     """What agents start from: the live attempts just after the round of `tick_index`, by job id."""
 
     log_id: str

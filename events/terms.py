@@ -9,7 +9,7 @@ from gangline.events.decisions import RoundDecided, TermOpened
 from gangline.events.types import Value
 
 
-class Terms(Value, kw_only=True):
+class Terms(Value, frozen=True, kw_only=True):
     """The open term (0 for none), and the highest control index that is decided (-1 for none)."""
 
     term: int = 0
@@ -23,7 +23,11 @@ def admit(terms: Terms, record: TermOpened | RoundDecided) -> Terms | None:
     """Return the terms after a record of `decisions`, or None if the record is void."""
     if isinstance(record, TermOpened):
         follows = record.term == terms.term + 1 and record.previous == terms.term
-        return Terms(term=record.term, decided=record.control_index) if follows and record.control_index >= terms.decided else None
+        return (
+            Terms(term=record.term, decided=record.control_index)
+            if follows and record.control_index >= terms.decided
+            else None
+        )
     if record.term == terms.term and record.tick_index > terms.decided:
         return Terms(term=terms.term, decided=record.tick_index)
     return None

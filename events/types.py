@@ -12,7 +12,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A frozen part of an event or of the state."""
 
 
-class Meta(Value, kw_only=True):
+class Meta(Value, frozen=True, kw_only=True):
     """What every event begins with. `at_us` is the actor's own clock; nothing is ordered by it."""
 
     event_id: bytes
@@ -22,17 +22,17 @@ class Meta(Value, kw_only=True):
     cause: str | None = None
 
 
-class Event(Value, kw_only=True):
+class Event(Value, frozen=True, kw_only=True):
     """Something that happened (past tense), or a command (imperative), as a record of the log."""
 
     meta: Meta
 
 
-class Decision(Value, kw_only=True):
+class Decision(Value, frozen=True, kw_only=True):
     """One consequence inside a round; its time and author are the round's."""
 
 
-class Code(Value, kw_only=True):
+class Code(Value, frozen=True, kw_only=True):
     """A content-addressed bundle of a job's code."""
 
     uri: str
@@ -42,7 +42,7 @@ class Code(Value, kw_only=True):
     dirty: bool
 
 
-class JobSpec(Value, kw_only=True):
+class JobSpec(Value, frozen=True, kw_only=True):
     """What a job asks for. `cpu_milli` and `memory_bytes` are per rank; every GPU has one rank."""
 
     name: str
@@ -63,13 +63,13 @@ class JobSpec(Value, kw_only=True):
     checkpoints: str | None = None
 
 
-class Queue(Value, kw_only=True):
+class Queue(Value, frozen=True, kw_only=True):
     """A node of the quota tree, `path` being org/team/project."""
 
     path: str
 
 
-class Policy(Value, kw_only=True):
+class Policy(Value, frozen=True, kw_only=True):
     """Every number that the scheduler decides by. The defaults are those of a new log."""
 
     queues: tuple[Queue, ...] = (Queue(path="default"),)
@@ -82,7 +82,7 @@ class Policy(Value, kw_only=True):
     checkpoints_kept: int = 3
 
 
-class Gpu(Value, kw_only=True):
+class Gpu(Value, frozen=True, kw_only=True):
     """One device of a node; `uuid` is empty for a declared slot, `memory_bytes` 0 where it is not known."""
 
     index: int
@@ -90,14 +90,14 @@ class Gpu(Value, kw_only=True):
     memory_bytes: int = 0
 
 
-class RankExit(Value, kw_only=True):
+class RankExit(Value, frozen=True, kw_only=True):
     """How a rank ended: its exit code, or minus the number of the signal that killed it."""
 
     rank: int
     exit_code: int
 
 
-class CheckpointRef(Value, kw_only=True):
+class CheckpointRef(Value, frozen=True, kw_only=True):
     """A checkpoint by place (URI of its folder) and content (SHA-256 of its manifest.json, hex)."""
 
     step: int
@@ -105,7 +105,7 @@ class CheckpointRef(Value, kw_only=True):
     manifest_sha256: str
 
 
-class Share(Value, kw_only=True):
+class Share(Value, frozen=True, kw_only=True):
     """One node's part of a placement; its ranks are `first_rank` and as many as it has GPUs from there."""
 
     node_id: str

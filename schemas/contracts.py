@@ -11,7 +11,7 @@ import json
 import re
 from importlib import resources
 from importlib.resources.abc import Traversable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import fastavro.schema
 
@@ -34,7 +34,7 @@ class Contract(NamedTuple):
 
 
 def _folder() -> Traversable:
-    return resources.files("gangline.schemas") / "avro"
+    return resources.files("gangline.schemas")
 
 
 def file_name(name: str, version: int) -> str:
@@ -44,13 +44,13 @@ def file_name(name: str, version: int) -> str:
 
 def text(name: str, version: int) -> str:
     """Return the full text of a contract."""
-    return (_folder() / file_name(name, version)).read_text("utf-8")
+    return (_folder() / "avro" / file_name(name, version)).read_text("utf-8")
 
 
 @functools.cache
-def schema(name: str, version: int) -> Any:
+def schema(name: str, version: int) -> dict[str, Any]:
     """Return a contract parsed for fastavro."""
-    return fastavro.schema.parse_schema(json.loads(text(name, version)))
+    return cast("dict[str, Any]", fastavro.schema.parse_schema(json.loads(text(name, version))))
 
 
 def measure(schema_text: str) -> tuple[str, str]:
@@ -65,7 +65,7 @@ def measure(schema_text: str) -> tuple[str, str]:
 @functools.cache
 def contracts() -> tuple[Contract, ...]:
     """Return every contract in the package, by name and version."""
-    frozen = json.loads((_folder().parent / "fingerprints.json").read_text("utf-8"))
+    frozen = json.loads((_folder() / "fingerprints.json").read_text("utf-8"))
     return tuple(
         Contract(name, int(version), bytes.fromhex(crc64), sha256)
         for name, versions in sorted(frozen.items())
