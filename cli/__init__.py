@@ -1,1 +1,1 @@
-"""cli."""
+"""The `gangline` command: parse, call, print."""

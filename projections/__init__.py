@@ -1,1 +1,1 @@
-"""projections."""
+"""Tables computed from the log, and the worker that feeds them."""

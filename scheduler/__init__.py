@@ -1,1 +1,1 @@
-"""scheduler."""
+"""The deterministic core that decides, and the loop that runs it."""

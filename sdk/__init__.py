@@ -1,1 +1,1 @@
-"""sdk."""
+"""What training scripts import: the run, its checkpoints and its data."""
