@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# uv comes from PyPI, into the environment that it then fills, where the machine has none.
+UV = $(shell command -v uv || echo $(BIN)/uv)
 LOG ?= sqlite
 # Tests share two cores with the processes that they start.
 JOBS ?= 2
@@ -18,9 +20,9 @@ help:
 setup: $(VENV)/.ready
 
 $(VENV)/.ready: pyproject.toml constraints.txt Makefile
-	command -v uv >/dev/null || $(PYTHON) -m pip install --quiet uv
-	uv venv --quiet --allow-existing --python $(PYTHON) $(VENV)
-	uv pip install --quiet --compile-bytecode --python $(BIN)/python --constraints constraints.txt -e '.[server,train,dev]'
+	command -v uv >/dev/null || { $(PYTHON) -m venv $(VENV) && $(BIN)/pip install --quiet --constraint constraints.txt uv; }
+	$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
+	$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --constraints constraints.txt -e '.[server,train,dev]'
 	touch $@
 
 demo: setup
