@@ -48,6 +48,10 @@ class LogCut(LogError):
     """A position lies beyond the end of its log, or before its beginning: records are missing."""
 
 
+class LogReplaced(LogError):
+    """The log is not the one that a position, a round or its other topic belongs to."""
+
+
 class LogTooNew(LogError):
     """The log was written by a newer version of gangline."""
 
