@@ -1,0 +1,278 @@
+"""One partition that is open: how it is opened, appended to under the lock, checkpointed and closed."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+from gangline.events import sqlite_database
+from gangline.events.log import Entry, LogDamaged, LogError, LogFull, LogUnavailable
+from gangline.events.sqlite_errors import damaged, translate, translated
+from gangline.events.sqlite_head import Head
+from gangline.events.sqlite_queue import FileLock, Outcome, Pending, Slots
+
+CHECKPOINT_PAGES = 4096
+"""Pages in the WAL (16 MiB) from which it is copied into the database and begun anew."""
+
+STUBBORN_CHECKPOINT_PAGES = 8 * CHECKPOINT_PAGES
+"""Pages from which a checkpoint waits for readers, which otherwise could keep the WAL growing."""
+
+STUBBORN_WAIT_MS = 100
+"""How long such a checkpoint waits."""
+
+CLOSE_WAIT_S = 1.0
+"""How long closing waits for the lock, only to leave the WAL empty."""
+
+_FAILURES: tuple[type[LogError], ...] = (LogUnavailable, LogFull, LogDamaged, LogError)
+
+
+class Partition:
+    """A partition's database, head, lock and queue, held open by one process."""
+
+    def __init__(self, folder: Path, topic: str, number: int, busy_timeout_s: float) -> None:
+        self.topic = topic
+        self.number = number
+        self.path = folder / f"{topic}-{number}.db"
+        self.busy_timeout_s = busy_timeout_s
+        self._mutex = threading.Lock()
+        self._process = os.getpid()
+        self._closed = False
+        self._wal_pages = 0
+        queue_folder = folder / f"{topic}-{number}.queue"
+        with translated(queue_folder):
+            queue_folder.mkdir(mode=0o755, exist_ok=True)
+            self._lock = FileLock(queue_folder / "lock")
+            self._opened = FileLock(queue_folder / "open")
+            with self._holding(busy_timeout_s):
+                self._open(queue_folder)
+
+    # Opening and closing.
+
+    def _open(self, queue_folder: Path) -> None:
+        """Open everything, and if nobody else has the log open, look for damage before SQLite's recovery runs."""
+        first = self._opened.try_exclusive()
+        self.head = Head(self.path.with_suffix(".head"))
+        self._slots = Slots(queue_folder)
+        acknowledged = self.head.read()
+        if not self.path.exists():
+            if acknowledged:
+                raise sqlite_database.cut(self.path, 0, acknowledged)
+            sqlite_database.create(self.path)
+        elif first:
+            self._verify_wal()
+        self._connection = sqlite_database.connect(self.path, write=True, busy_timeout_s=self.busy_timeout_s)
+        with translated(self.path):
+            found = sqlite_database.count(self._connection, self.path, acknowledged)
+            self.head.write(found, found)
+            if first:
+                self._slots.clear()
+                # Leftovers behind a torn tail must not meet the next transactions.
+                self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        self._connection.set_wal_hook(self._note_wal_pages)
+        self._opened.share()
+
+    def _verify_wal(self) -> None:
+        wal = self.path.with_name(self.path.name + "-wal")
+        if wal.exists() and wal.stat().st_size:
+            # numpy costs 100 ms, and only a log that was not closed cleanly needs it.
+            from gangline.events import sqlite_wal  # noqa: PLC0415
+
+            sqlite_wal.verify(wal)
+
+    def close(self) -> None:
+        """Close; whoever is last leaves an empty WAL and a durable head."""
+        with self._mutex:
+            if self._closed or self._process != os.getpid():
+                return
+            self._closed = True
+            try:
+                with self._holding(CLOSE_WAIT_S):
+                    if self._opened.try_exclusive():
+                        self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                        self.head.sync()
+            except (LogError, OSError):
+                pass  # everything acknowledged is durable in the WAL; the next one to open copies it
+            self._connection.close()
+            self._slots.close()
+            self._opened.close()
+            self._lock.close()
+
+    @contextmanager
+    def _holding(self, timeout_s: float) -> Iterator[None]:
+        """Hold the lock without being in the queue; only for opening and closing."""
+        deadline = time.monotonic() + timeout_s
+        while not self._lock.try_exclusive():
+            if time.monotonic() >= deadline:
+                raise self._unavailable(timeout_s)
+            time.sleep(0.002)
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def _unavailable(self, waited_s: float) -> LogUnavailable:
+        return LogUnavailable(
+            f"{self.path}: its lock was not free within {waited_s:g} s; a process that holds it is stopped or its disk "
+            "does not answer. The records may still be appended; look at the end of the log before trying again"
+        )
+
+    # Appending.
+
+    def append(self, entries: Sequence[Entry]) -> int:
+        """Append entries durably and return the index of the first."""
+        deadline = time.monotonic() + self.busy_timeout_s
+        if not self._mutex.acquire(timeout=self.busy_timeout_s):
+            raise self._unavailable(self.busy_timeout_s)
+        try:
+            self._check_usable()
+            with translated(self.path):
+                if not self._slots.anyone_waits() and self._lock.try_exclusive():
+                    return self._lead(entries)
+                return self._queue(entries, deadline)
+        finally:
+            self._mutex.release()
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise LogError(f"{self.path} was closed; open the log again")
+        if self._process != os.getpid():
+            raise LogError(f"{self.path} was opened by process {self._process} before a fork; open it in this one")
+
+    def _queue(self, entries: Sequence[Entry], deadline: float) -> int:
+        """Wait until another writer has committed our entries, or we hold the lock and do it ourselves."""
+        ticket = int.from_bytes(os.urandom(8), "little")
+        slotted = self._slots.take()
+        submitted = slotted and self._slots.submit(ticket, entries)
+        try:
+            while True:
+                if submitted and (outcome := self._slots.outcome(ticket)):
+                    return self._result(outcome)
+                if self._lock.try_exclusive():
+                    if not submitted:
+                        return self._lead(entries)
+                    self._lead([])
+                    continue
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise self._unavailable(self.busy_timeout_s)
+                if slotted:
+                    self._slots.wait(left)
+                else:
+                    time.sleep(0.002)
+        finally:
+            if slotted:
+                self._slots.withdraw()
+
+    def _result(self, outcome: Outcome) -> int:
+        if outcome.ok:
+            return outcome.number
+        raise _FAILURES[min(outcome.number, len(_FAILURES) - 1)](outcome.text)
+
+    def _lead(self, own: Sequence[Entry]) -> int:
+        """With the lock held: commit our entries and those of all who wait, then let go of it."""
+        try:
+            if self._slots.interrupted():
+                self._settle()
+            self._slots.begin()
+            pending = self._slots.pending()
+            try:
+                first, firsts = self._commit(own, pending)
+            except (apsw.Error, OSError, LogError) as error:
+                failure = error if isinstance(error, LogError) else translate(self.path, error)
+                for each in pending:
+                    self._slots.answer(each, Outcome(ok=False, number=_kind(failure), text=str(failure)))
+                raise failure from error
+            self._announce(pending, firsts)
+            self._slots.settled()
+            self._checkpoint_if_due()
+            return first
+        finally:
+            self._lock.release()
+            self._slots.wake_next()
+
+    def _commit(self, own: Sequence[Entry], pending: Sequence[Pending]) -> tuple[int, list[int]]:
+        """Write all in one transaction, with what tells a later holder of the lock that it happened."""
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            first = following = sqlite_database.count(connection, self.path, self.head.read())
+            rows = sqlite_database.rows(first, own)
+            firsts = []
+            for each in pending:
+                following = first + len(rows)
+                firsts.append(following)
+                rows.extend(sqlite_database.rows(following, each.entries))
+            connection.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", rows)
+            if pending:
+                connection.executemany(
+                    "INSERT OR REPLACE INTO slots VALUES (?, ?, ?, ?)",
+                    _slot_rows(pending, firsts),
+                )
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        self.head.write(first + len(rows), first + len(rows))
+        return first, firsts
+
+    def _announce(self, pending: Sequence[Pending], firsts: Sequence[int]) -> None:
+        """Tell the waiting writers where their entries went."""
+        for each, first in zip(pending, firsts, strict=True):
+            self._slots.answer(each, Outcome(ok=True, number=first))
+
+    def _settle(self) -> None:
+        """Finish what a holder began that died, or failed, within its commit.
+
+        What it committed is announced, so that nobody appends it twice; and the WAL is begun anew, so that what it left
+        there uncommitted cannot be taken for damage later.
+        """
+        stored = {
+            slot: (ticket, first, crc)
+            for slot, ticket, first, crc in self._connection.execute("SELECT slot, ticket, first_idx, crc FROM slots")
+        }
+        for each in self._slots.pending():
+            ticket, first, crc = stored.get(each.slot, (b"", 0, 0))
+            if ticket == each.ticket.to_bytes(8, "little"):
+                if crc != sqlite_database.record_crc(first, ticket, b""):
+                    raise damaged(self.path, f"the checksum of slot {each.slot} is wrong")
+                self._slots.answer(each, Outcome(ok=True, number=first))
+        self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+    # Checkpoints, always under the lock.
+
+    def _note_wal_pages(self, connection: apsw.Connection, name: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def _checkpoint_if_due(self) -> None:
+        if self._wal_pages >= STUBBORN_CHECKPOINT_PAGES:
+            self._checkpoint(apsw.SQLITE_CHECKPOINT_RESTART)
+        elif self._wal_pages >= CHECKPOINT_PAGES:
+            self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+    def _checkpoint(self, mode: int) -> None:
+        """Copy the WAL into the database as far as readers and disk allow; what was appended is durable either way."""
+        try:
+            self._connection.set_busy_timeout(STUBBORN_WAIT_MS)
+            self._connection.wal_checkpoint(mode=mode)
+        except (apsw.BusyError, apsw.LockedError, apsw.FullError, apsw.IOError):
+            pass  # tried again at the next append
+        finally:
+            self._connection.set_busy_timeout(int(self.busy_timeout_s * 1000))
+
+
+def _slot_rows(pending: Sequence[Pending], firsts: Sequence[int]) -> list[tuple[int, bytes, int, int]]:
+    rows = []
+    for each, first in zip(pending, firsts, strict=True):
+        ticket = each.ticket.to_bytes(8, "little")
+        rows.append((each.slot, ticket, first, sqlite_database.record_crc(first, ticket, b"")))
+    return rows
+
+
+def _kind(failure: LogError) -> int:
+    return _FAILURES.index(type(failure)) if type(failure) in _FAILURES else len(_FAILURES) - 1
