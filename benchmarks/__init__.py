@@ -1,1 +1,12 @@
-"""The benchmarks of gangline: `python -m benchmarks` lists them."""
+"""The benchmarks of gangline: named figures, each held against its goal; `python -m benchmarks` lists them.
+
+A benchmark is a module with a function `figures(*, quick: bool) -> Iterator[Figure]`, entered in `BENCHMARKS`. It
+measures a ratio by taking turns in one run, so that a slow minute of the machine slows both sides.
+"""
+
+from types import MappingProxyType
+
+__all__ = ["BENCHMARKS"]
+
+BENCHMARKS = MappingProxyType({"log": "benchmarks.log"})
+"""Every benchmark's name, and the module that measures it."""

@@ -27,13 +27,15 @@ ALLOWED_NAMES = MappingProxyType({"math": frozenset({"comb", "gcd", "isqrt", "lc
 FORBIDDEN_NAMES = MappingProxyType(
     {
         "functools": frozenset({"cache", "cached_property", "lru_cache", "singledispatch"}),
+        "gangline.events.ids": frozenset({"uuid7"}),
+        "ids": frozenset({"uuid7"}),
         "numpy": frozenset({"random"}),
     }
 )
 """Names of allowed modules that keep state between calls, or draw numbers."""
 
-IMPURE_MODULES = frozenset({"gangline.events.sqlite", "gangline.events.kafka", "gangline.events.memory"})
-"""Our own modules that do I/O; the shell's own are added by the test."""
+IMPURE_MODULES = frozenset({"gangline.events.kafka", "gangline.events.memory", "gangline.events.sqlite"})
+"""Our own modules that do I/O, with all whose names begin so; the shell's own are added by the test."""
 
 IMPURE_CALLS = frozenset(
     "breakpoint compile dir eval exec globals hash id input locals open print vars __import__".split()
@@ -195,10 +197,12 @@ class Walker(ast.NodeVisitor):
 
     def _imported(self, node: ast.AST, module: str, name: str = "") -> None:
         full = f"{module}.{name}".rstrip(".")
-        if module.partition(".")[0] == "gangline":
-            if {module, full} & self._impure_modules:
+        if name in FORBIDDEN_NAMES.get(module, ()):
+            self.report(node, "import", f"{full} keeps state or draws numbers")
+        elif module.partition(".")[0] == "gangline":
+            if module.startswith(tuple(self._impure_modules)) or full.startswith(tuple(self._impure_modules)):
                 self.report(node, "import", f"{full} does I/O")
-        elif name in FORBIDDEN_NAMES.get(module, ()) or any(
+        elif any(
             module.startswith(f"{base}.{bad}") for base in sorted(FORBIDDEN_NAMES) for bad in FORBIDDEN_NAMES[base]
         ):
             self.report(node, "import", f"{full} keeps state or draws numbers")
