@@ -17,7 +17,7 @@ Kind = Literal["set", "map"]
 
 ALLOWED_IMPORTS = frozenset(
     "__future__ abc base64 binascii bisect collections collections.abc dataclasses enum functools hashlib heapq "
-    "immutables itertools msgspec numpy operator re string struct textwrap types typing typing_extensions zlib".split()
+    "immutables itertools msgspec msgspec.msgpack msgspec.structs numpy operator re string struct textwrap types typing typing_extensions zlib".split()
 )
 """Everything else reads a clock, the environment, the machine, or is not needed by a pure function."""
 
@@ -50,7 +50,8 @@ VIEWS = frozenset("items keys values".split())
 SET_TYPES = frozenset("AbstractSet FrozenSet MutableSet Set frozenset set".split())
 MAP_TYPES = frozenset("Counter Map Mapping MutableMapping OrderedDict defaultdict dict".split())
 MUTABLE_CALLS = frozenset("Counter OrderedDict bytearray count cycle defaultdict deque dict iter list set".split())
-SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+READ_ONLY = frozenset("AbstractSet Mapping Sequence".split())
+"""Types whose holders cannot change them: mypy sees to it."""
 EXCUSE = re.compile(r"#\s*core:\s*(?P<rule>[\w-]+)\s*:\s*(?P<why>\S+(\s+\S+){2,})")
 
 
@@ -299,12 +300,15 @@ class Walker(ast.NodeVisitor):
         self.generic_visit(node)
 
     def shared(self, body: list[ast.stmt]) -> None:
-        """Report what a module or a class keeps and could change: wrap it in MappingProxyType, tuple or frozenset."""
+        """Report what a module or a class keeps and could change: make it a tuple or frozenset, or declare it Mapping[...]."""
         for statement in body:
             if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
                 continue
             target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
             value = statement.value
+            declared = statement.annotation if isinstance(statement, ast.AnnAssign) else None
+            if isinstance(declared, ast.Subscript) and name_of(declared.value) in READ_ONLY:
+                continue
             mutable = isinstance(value, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp) or (
                 isinstance(value, ast.Call) and name_of(value.func) in MUTABLE_CALLS
             )

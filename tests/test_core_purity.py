@@ -128,6 +128,7 @@ GOOD = {
     "membership and size of a set": "def f(a, x):\n    s = set(a)\n    return x in s and len(s)",
     "whole division": "def f(a, b):\n    return a // b",
     "a frozen table": "from types import MappingProxyType\nT = MappingProxyType({'a': 1})",
+    "a table declared read-only": "T: Mapping[str, int] = {'a': 1}",
     "public names": "__all__ = ['f']",
     "exact mathematics": "from math import gcd, isqrt",
     "an excused loop": "def f(m):\n    for k in m.keys():  # core: dict-order: the result is a set\n        yield k",
