@@ -16,8 +16,11 @@ from typing import Literal, NamedTuple
 Kind = Literal["set", "map"]
 
 ALLOWED_IMPORTS = frozenset(
-    "__future__ abc base64 binascii bisect collections collections.abc dataclasses enum functools hashlib heapq "
-    "immutables itertools msgspec msgspec.msgpack msgspec.structs numpy operator re string struct textwrap types typing typing_extensions zlib".split()
+    (
+        "__future__ abc base64 binascii bisect collections collections.abc dataclasses enum functools hashlib heapq "
+        "immutables itertools msgspec msgspec.msgpack msgspec.structs numpy operator re string struct textwrap types "
+        "typing typing_extensions zlib"
+    ).split()
 )
 """Everything else reads a clock, the environment, the machine, or is not needed by a pure function."""
 
@@ -300,7 +303,7 @@ class Walker(ast.NodeVisitor):
         self.generic_visit(node)
 
     def shared(self, body: list[ast.stmt]) -> None:
-        """Report what a module or a class keeps and could change: make it a tuple or frozenset, or declare it Mapping[...]."""
+        """Report what a module or a class keeps and could change, unless it is declared Mapping[...] or the like."""
         for statement in body:
             if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
                 continue
