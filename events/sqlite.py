@@ -11,16 +11,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from gangline.events.log import (
-    CONTROL,
-    PARTITIONS,
-    START,
-    Address,
-    Entry,
-    LogError,
-    Position,
-    check_sizes,
-)
+from gangline.events.log import CONTROL, PARTITIONS, START, Address, Entry, LogError, Position, check_sizes
 from gangline.events.sqlite_errors import not_permitted, translated
 from gangline.events.sqlite_mounts import refuse_network_mount
 from gangline.events.sqlite_partition import Partition
@@ -33,13 +24,7 @@ BUSY_TIMEOUT_S = 10.0
 class SqliteLog:
     """A log in a folder of this machine."""
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        create: bool = True,
-        busy_timeout_s: float = BUSY_TIMEOUT_S,
-    ) -> None:
+    def __init__(self, folder: Path, *, create: bool = True, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
         """Open the log in `folder`; with `create`, make it if it is not there.
 
         Raises LogError for a folder without write permission, without a log (unless `create`) or on a network file

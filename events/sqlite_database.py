@@ -18,6 +18,9 @@ FORMAT = 1
 MAX_BATCH_BYTES = 16 * 1024 * 1024
 """A read returns at most about this much, whatever its limit, so that readers' memory is bounded."""
 
+LIMIT_BYTES = 2_000_000
+"""No row is larger; a larger length in a file is damage, and must not ask for a gigabyte of memory."""
+
 CACHE_KIB = 64 * 1024
 """A writer's page cache, so large that no transaction spills into the WAL before its commit."""
 
@@ -37,11 +40,7 @@ def create(path: Path) -> None:
     """Make an empty database beside its final name, then rename it: it exists whole or not at all."""
     new = path.with_name(path.name + ".new")
     with translated(path):
-        for leftover in (
-            new,
-            new.with_name(new.name + "-journal"),
-            new.with_name(new.name + "-wal"),
-        ):
+        for leftover in (new, new.with_name(new.name + "-journal"), new.with_name(new.name + "-wal")):
             leftover.unlink(missing_ok=True)
         connection = apsw.Connection(str(new))
         connection.execute("PRAGMA synchronous=FULL").fetchall()
@@ -76,6 +75,8 @@ def connect(path: Path, *, write: bool, busy_timeout_s: float) -> apsw.Connectio
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             connection.execute("PRAGMA synchronous=FULL").fetchall()
             connection.execute("PRAGMA wal_autocheckpoint=0").fetchall()
+            connection.execute("PRAGMA cell_size_check=1").fetchall()
+            connection.limit(apsw.SQLITE_LIMIT_LENGTH, LIMIT_BYTES)
             if write:
                 connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}").fetchall()
             _check_format(connection, path)
@@ -112,10 +113,7 @@ def check_row(path: Path, row: tuple[object, ...], index: int | None) -> Record:
     """Return a row as a record, or raise LogDamaged; `index` is what it must be, None if it is asked for."""
     found, key, value, crc = row
     if not isinstance(found, int) or not isinstance(key, bytes) or not isinstance(value, bytes):
-        raise damaged(
-            path,
-            f"record {index if index is not None else found!r} has columns of a wrong type",
-        )
+        raise damaged(path, f"record {index if index is not None else found!r} has columns of a wrong type")
     if index is not None and found != index:
         raise damaged(path, f"record {index} is missing, {found} comes in its place")
     if found < 0 or crc != record_crc(found, key, value):
@@ -127,8 +125,7 @@ def select(connection: apsw.Connection, path: Path, index: int, limit: int) -> I
     """Yield the records from `index` on, each checked, at most `limit` and about MAX_BATCH_BYTES."""
     size = 0
     cursor = connection.execute(
-        "SELECT idx, key, value, crc FROM records WHERE idx >= ? ORDER BY idx LIMIT ?",
-        (index, limit),
+        "SELECT idx, key, value, crc FROM records WHERE idx >= ? ORDER BY idx LIMIT ?", (index, limit)
     )
     try:
         for row in cursor:
@@ -153,10 +150,7 @@ def count(connection: apsw.Connection, path: Path, acknowledged: int) -> int:
 
 def cut(path: Path, found: int, acknowledged: int) -> LogDamaged:
     """Return the error for a database that lacks records which were acknowledged."""
-    return damaged(
-        path,
-        f"{acknowledged} records were acknowledged, but those from {found} on are missing",
-    )
+    return damaged(path, f"{acknowledged} records were acknowledged, but those from {found} on are missing")
 
 
 def check_position(path: Path, topic: str, index: int, found: int) -> None:

@@ -13,6 +13,18 @@ from gangline.events.log import LogDamaged, LogError, LogFull, LogUnavailable
 FULL_BELOW_BYTES = 64 * 1024
 """With less free space than this, an I/O error of SQLite (which writes -shm and -wal, too) means a full disk."""
 
+DAMAGE = (
+    apsw.CorruptError,
+    apsw.NotADBError,
+    apsw.FormatError,
+    apsw.SQLError,  # a table or column that is not there
+    apsw.MismatchError,
+    apsw.ConstraintError,
+    apsw.TooBigError,  # a length over LIMIT_BYTES
+    apsw.RangeError,
+)
+"""What SQLite raises for bytes that this code cannot have written."""
+
 DAMAGE_ADVICE = "Stop its writers, keep the file for inspection, and restore the folder from a backup."
 FULL_ADVICE = "Nothing of this append was acknowledged; free some space there and append again."
 
@@ -29,6 +41,8 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except (apsw.Error, OSError) as error:
         raise translate(path, error) from error
+    except UnicodeDecodeError as error:
+        raise damaged(path, f"a column that holds bytes claims to hold text ({error.reason})") from error
 
 
 def translate(path: Path, error: apsw.Error | OSError) -> LogError:
@@ -38,22 +52,9 @@ def translate(path: Path, error: apsw.Error | OSError) -> LogError:
     extended = getattr(error, "extendedresult", 0)
     if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and _is_full(path)):
         return LogFull(f"the disk that holds {path} is full. {FULL_ADVICE}")
-    if isinstance(
-        error,
-        (
-            apsw.CorruptError,
-            apsw.NotADBError,
-            apsw.FormatError,
-            apsw.SQLError,
-            apsw.MismatchError,
-        ),
-    ):
+    if isinstance(error, DAMAGE):
         return damaged(path, f"SQLite says '{error}'")
-    if extended in (
-        apsw.SQLITE_IOERR_SHORT_READ,
-        apsw.SQLITE_IOERR_CORRUPTFS,
-        apsw.SQLITE_IOERR_DATA,
-    ):
+    if extended in (apsw.SQLITE_IOERR_SHORT_READ, apsw.SQLITE_IOERR_CORRUPTFS, apsw.SQLITE_IOERR_DATA):
         return damaged(path, f"SQLite says '{error}' (extended code {extended})")
     if extended == apsw.SQLITE_READONLY_DBMOVED:
         return damaged(path, "it was moved, removed or replaced while open")

@@ -12,10 +12,7 @@ from pathlib import Path
 
 _COPY = struct.Struct("<8sQI")  # magic, count, CRC of both
 _MAGIC = b"ganghead"
-_COPY_OFFSETS = (
-    0,
-    512,
-)  # in turns, so that a kill in the middle of one write leaves the other
+_COPY_OFFSETS = (0, 512)  # in turns, so that a kill in the middle of one write leaves the other
 _FILE_BYTES = 1024
 
 
@@ -42,11 +39,7 @@ class Head:
     def write(self, count: int, turn: int) -> None:
         """Note that `count` records are durable. The caller holds the partition's lock and alternates `turn`."""
         body = _COPY.pack(_MAGIC, count, 0)[:16]
-        os.pwrite(
-            self._file,
-            body + zlib.crc32(body).to_bytes(4, "little"),
-            _COPY_OFFSETS[turn % 2],
-        )
+        os.pwrite(self._file, body + zlib.crc32(body).to_bytes(4, "little"), _COPY_OFFSETS[turn % 2])
 
     def sync(self) -> None:
         """Make the head durable; between calls it survives the end of every process, but not a power failure."""

@@ -4,7 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import apsw
@@ -43,45 +43,43 @@ class Partition:
         self._closed = False
         self._wal_pages = 0
         queue_folder = folder / f"{topic}-{number}.queue"
-        with translated(queue_folder):
+        with translated(queue_folder), ExitStack() as opened:
             queue_folder.mkdir(mode=0o755, exist_ok=True)
-            self._lock = FileLock(queue_folder / "lock")
-            self._opened = FileLock(queue_folder / "open")
+            self._lock = opened.enter_context(closing(FileLock(queue_folder / "lock")))
+            self._opened = opened.enter_context(closing(FileLock(queue_folder / "open")))
             with self._holding(busy_timeout_s):
-                self._open(queue_folder)
+                self._open(queue_folder, opened)
+            self._resources = opened.pop_all()
 
     # Opening and closing.
 
-    def _open(self, queue_folder: Path) -> None:
+    def _open(self, queue_folder: Path, opened: ExitStack) -> None:
         """Open everything, and if nobody else has the log open, look for damage before SQLite's recovery runs."""
         first = self._opened.try_exclusive()
-        self.head = Head(self.path.with_suffix(".head"))
-        self._slots = Slots(queue_folder)
+        self.head = opened.enter_context(closing(Head(self.path.with_suffix(".head"))))
+        self._slots = opened.enter_context(closing(Slots(queue_folder)))
         acknowledged = self.head.read()
+        wal = self.path.with_name(self.path.name + "-wal")
+        unmerged = wal.exists() and wal.stat().st_size > 0
         if not self.path.exists():
-            if acknowledged:
-                raise sqlite_database.cut(self.path, 0, acknowledged)
+            if acknowledged or unmerged:
+                raise damaged(self.path, f"it is missing, though {acknowledged} records were acknowledged")
             sqlite_database.create(self.path)
-        elif first:
-            self._verify_wal()
-        self._connection = sqlite_database.connect(self.path, write=True, busy_timeout_s=self.busy_timeout_s)
+        elif first and unmerged:
+            # numpy costs 100 ms, and only a log that was not closed cleanly needs it.
+            from gangline.events import sqlite_wal  # noqa: PLC0415
+
+            sqlite_wal.verify(wal)
+        connect = sqlite_database.connect(self.path, write=True, busy_timeout_s=self.busy_timeout_s)
+        self._connection = opened.enter_context(closing(connect))
         with translated(self.path):
-            found = sqlite_database.count(self._connection, self.path, acknowledged)
-            self.head.write(found, found)
+            sqlite_database.count(self._connection, self.path, acknowledged)
             if first:
                 self._slots.clear()
                 # Leftovers behind a torn tail must not meet the next transactions.
                 self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
         self._connection.set_wal_hook(self._note_wal_pages)
         self._opened.share()
-
-    def _verify_wal(self) -> None:
-        wal = self.path.with_name(self.path.name + "-wal")
-        if wal.exists() and wal.stat().st_size:
-            # numpy costs 100 ms, and only a log that was not closed cleanly needs it.
-            from gangline.events import sqlite_wal  # noqa: PLC0415
-
-            sqlite_wal.verify(wal)
 
     def close(self) -> None:
         """Close; whoever is last leaves an empty WAL and a durable head."""
@@ -96,10 +94,7 @@ class Partition:
                         self.head.sync()
             except (LogError, OSError):
                 pass  # everything acknowledged is durable in the WAL; the next one to open copies it
-            self._connection.close()
-            self._slots.close()
-            self._opened.close()
-            self._lock.close()
+            self._resources.close()
 
     @contextmanager
     def _holding(self, timeout_s: float) -> Iterator[None]:
@@ -175,8 +170,7 @@ class Partition:
     def _lead(self, own: Sequence[Entry]) -> int:
         """With the lock held: commit our entries and those of all who wait, then let go of it."""
         try:
-            if self._slots.interrupted():
-                self._settle()
+            clean = not self._slots.interrupted() or self._settle()
             self._slots.begin()
             pending = self._slots.pending()
             try:
@@ -187,7 +181,8 @@ class Partition:
                     self._slots.answer(each, Outcome(ok=False, number=_kind(failure), text=str(failure)))
                 raise failure from error
             self._announce(pending, firsts)
-            self._slots.settled()
+            if clean:
+                self._slots.settled()
             self._checkpoint_if_due()
             return first
         finally:
@@ -208,10 +203,7 @@ class Partition:
                 rows.extend(sqlite_database.rows(following, each.entries))
             connection.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", rows)
             if pending:
-                connection.executemany(
-                    "INSERT OR REPLACE INTO slots VALUES (?, ?, ?, ?)",
-                    _slot_rows(pending, firsts),
-                )
+                connection.executemany("INSERT OR REPLACE INTO slots VALUES (?, ?, ?, ?)", _slot_rows(pending, firsts))
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
@@ -225,8 +217,8 @@ class Partition:
         for each, first in zip(pending, firsts, strict=True):
             self._slots.answer(each, Outcome(ok=True, number=first))
 
-    def _settle(self) -> None:
-        """Finish what a holder began that died, or failed, within its commit.
+    def _settle(self) -> bool:
+        """Finish what a holder began that died, or failed, within its commit; False if some of that remains to do.
 
         What it committed is announced, so that nobody appends it twice; and the WAL is begun anew, so that what it left
         there uncommitted cannot be taken for damage later.
@@ -241,7 +233,7 @@ class Partition:
                 if crc != sqlite_database.record_crc(first, ticket, b""):
                     raise damaged(self.path, f"the checksum of slot {each.slot} is wrong")
                 self._slots.answer(each, Outcome(ok=True, number=first))
-        self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        return self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     # Checkpoints, always under the lock.
 
@@ -255,15 +247,16 @@ class Partition:
         elif self._wal_pages >= CHECKPOINT_PAGES:
             self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
 
-    def _checkpoint(self, mode: int) -> None:
+    def _checkpoint(self, mode: int) -> bool:
         """Copy the WAL into the database as far as readers and disk allow; what was appended is durable either way."""
         try:
             self._connection.set_busy_timeout(STUBBORN_WAIT_MS)
             self._connection.wal_checkpoint(mode=mode)
         except (apsw.BusyError, apsw.LockedError, apsw.FullError, apsw.IOError):
-            pass  # tried again at the next append
+            return False  # tried again at the next append
         finally:
             self._connection.set_busy_timeout(int(self.busy_timeout_s * 1000))
+        return True
 
 
 def _slot_rows(pending: Sequence[Pending], firsts: Sequence[int]) -> list[tuple[int, bytes, int, int]]:

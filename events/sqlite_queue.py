@@ -176,11 +176,7 @@ class Slots:
         found = []
         for slot, state in enumerate(self._states()):
             if state == PENDING:
-                data = os.pread(
-                    self._file,
-                    SLOT_BYTES - _FRAME_OFFSET,
-                    _slot_offset(slot) + _FRAME_OFFSET,
-                )
+                data = os.pread(self._file, SLOT_BYTES - _FRAME_OFFSET, _slot_offset(slot) + _FRAME_OFFSET)
                 ticket, length, crc = _FRAME.unpack_from(data)
                 payload = data[_FRAME.size : _FRAME.size + length]
                 if crc == zlib.crc32(payload, zlib.crc32(data[:8])) and len(payload) == length:

@@ -1,5 +1,6 @@
 """Reads and follows one partition in SQLite, holding no transaction between polls."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -18,18 +19,15 @@ QUIET_POLL_S = 0.02
 class SqliteReader:
     """A reader of one partition; belongs to one thread."""
 
-    def __init__(
-        self,
-        partition: Partition,
-        position: Position,
-        forget: Callable[["SqliteReader"], None],
-    ) -> None:
+    def __init__(self, partition: Partition, position: Position, forget: Callable[["SqliteReader"], None]) -> None:
         self._partition = partition
         self._path = partition.path
         self._forget = forget
         self._connection = sqlite_database.connect(self._path, write=False, busy_timeout_s=partition.busy_timeout_s)
         self._position = position
         self._seen: int | None = None
+        self._inode = self._path.stat().st_ino
+        self._mutex = threading.Lock()  # against a close by the log's owner while we look
         self._closed = False
         try:
             sqlite_database.check_position(self._path, partition.topic, position.index, self._count())
@@ -47,9 +45,9 @@ class SqliteReader:
         deadline = time.monotonic() + timeout_s
         pause_s = POLL_S
         while True:
-            if self._closed:
-                raise LogError(f"the reader of {self._path} was closed; make a new one")
-            with translated(self._path):
+            with self._mutex, translated(self._path):
+                if self._closed:
+                    raise LogError(f"the reader of {self._path} was closed; make a new one")
                 version = self._version()
                 if version != self._seen:
                     batch = self._fetch(limit)
@@ -64,19 +62,23 @@ class SqliteReader:
 
     def read_to_end(self, limit: int = 10_000) -> Iterator[list[Record]]:
         """Yield batches until the end as it was at the call; see the protocol."""
-        end = self._count()
+        with self._mutex:
+            end = self._count()
         while self._position.index < end:
             yield self.read(min(limit, end - self._position.index))
 
     def close(self) -> None:
         """Release the connection. Twice is fine."""
-        if not self._closed:
-            self._closed = True
-            self._connection.close()
-            self._forget(self)
+        with self._mutex:
+            if not self._closed:
+                self._closed = True
+                self._connection.close()
+                self._forget(self)
 
     def _version(self) -> int:
         """Return a number that changes whenever anyone else commits."""
+        if self._path.stat().st_ino != self._inode:
+            raise damaged(self._path, "it was replaced while open")
         return int(self._connection.pragma("data_version"))
 
     def _count(self) -> int:
@@ -91,7 +93,6 @@ class SqliteReader:
             self._position = batch[-1].after
         elif self._position.index < acknowledged:
             raise damaged(
-                self._path,
-                f"{acknowledged} records were acknowledged, but {self._position.index} is missing",
+                self._path, f"{acknowledged} records were acknowledged, but {self._position.index} is missing"
             )
         return batch

@@ -40,16 +40,10 @@ def verify(path: Path) -> None:
         word = "<u4" if magic == _MAGIC_LITTLE else ">u4"
         start = np.zeros((1, 2), np.uint32)
         computed = _checksums(np.frombuffer(header[:24], word).reshape(1, 6), start)
-        if computed.astype(">u4").tobytes() != checksum or magic not in (
-            _MAGIC_LITTLE,
-            _MAGIC_BIG,
-        ):
+        if computed.astype(">u4").tobytes() != checksum or magic not in (_MAGIC_LITTLE, _MAGIC_BIG):
             if not any(header) and not any(file.read(FRAME_HEADER_BYTES)):
                 return  # allocated, but never written
-            raise damaged(
-                path,
-                "its header's checksum is wrong, so SQLite would ignore all its commits",
-            )
+            raise damaged(path, "its header's checksum is wrong, so SQLite would ignore all its commits")
         if version != _FORMAT:
             raise damaged(path, f"its format is {version}, not {_FORMAT}")
         frames = _read_frames(file, page_bytes, word, salt, checksum)
@@ -107,7 +101,4 @@ def _judge(path: Path, frames: "np.ndarray[Any, Any]") -> None:
 
 
 def _lost(path: Path, bad: int, commits: int) -> LogDamaged:
-    return damaged(
-        path,
-        f"frame {bad} is bad, and SQLite would drop it and at least {commits} commits behind it",
-    )
+    return damaged(path, f"frame {bad} is bad, and SQLite would drop it and at least {commits} commits behind it")
