@@ -64,7 +64,9 @@ class Codec:
         buffer = io.BytesIO()
         buffer.write(writer.header)
         try:
-            fastavro.schemaless_writer(buffer, writer.schema, msgspec.to_builtins(event, builtin_types=(bytes,)))
+            # Deterministic order: maps are written sorted, whatever order they were filled in.
+            fields = msgspec.to_builtins(event, builtin_types=(bytes,), order="deterministic")
+            fastavro.schemaless_writer(buffer, writer.schema, fields)
         except (TypeError, ValueError, OverflowError, KeyError, AttributeError) as error:
             raise Unencodable(f"{type(event).__name__} does not fit its contract: {error}") from error
         return buffer.getvalue()

@@ -1,0 +1,81 @@
+"""`decide(state) -> round`: what follows from the state at a tick, rule by rule.
+
+A rule is `(round) -> None`: it reads `round.state` and emits decisions. Quotas, reservation and preemption are further
+rules in `RULES`, not other code here.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from gangline.events.decisions import RoundDecided
+from gangline.events.ids import derived
+from gangline.events.types import Meta
+from gangline.scheduler.evolve import finish_round
+from gangline.scheduler.round import Round
+from gangline.scheduler.rules import answers, attempts, checkpoints, deadlines, placement, quarantine
+from gangline.scheduler.state import State
+
+RULES: tuple[Callable[[Round], None], ...] = (
+    quarantine.decide,
+    answers.decide,
+    checkpoints.decide,
+    deadlines.decide,
+    attempts.decide,
+    placement.decide,
+)
+"""In the order in which a round applies them."""
+
+
+class Decided(NamedTuple):
+    """A round and the state after it. The record is None where nothing is to be written."""
+
+    record: RoundDecided | None
+    state: State
+
+
+def decide(state: State, term: int) -> Decided:
+    """Decide the round of the tick that was folded last.
+
+    Ids and times are functions of the log, the tick and the order, so every loop of this code writes the same bytes.
+    """
+    round_ = Round(state)
+    for rule in RULES:
+        if not round_.full:
+            rule(round_)
+    after = finish_round(round_.state, more=round_.full)
+    if not round_.encoded and not state.awaiting_round:
+        return Decided(None, after)
+    meta = Meta(
+        event_id=derived(state.log_id, state.tick_index, "round"),
+        actor="scheduler",
+        at_us=state.ticked_at_us,
+        cause=f"control:{state.tick_index}",
+    )
+    record = RoundDecided(
+        meta=meta,
+        tick_index=state.tick_index,
+        tick_event_id=state.tick_event_id,
+        term=term,
+        more=round_.full,
+        decisions=tuple(round_.encoded),
+    )
+    return Decided(record, after)
+
+
+def round_is_due(state: State) -> bool:
+    """Whether the record folded last is a tick that counts."""
+    return state.tick_index == state.control_index >= 0
+
+
+def next_due_us(state: State) -> int | None:
+    """Return the core time at which the next tick has something to do; None if nothing waits for time.
+
+    A time that is past means at once. Inputs since the last round (`state.awaiting_round`) are due at once, too.
+    """
+    if state.more or (state.commands and state.policy is not None):
+        return state.now_us
+    due: list[int] = [at_us for _, at_us in sorted(state.deadlines.items())]
+    if state.policy is not None and state.answers_first < state.answers_next:
+        oldest = state.answers[state.answer_order[state.answers_first]]
+        due.append(oldest.at_us + state.policy.answers_kept_us)
+    return min(due, default=None)

@@ -1,0 +1,1 @@
+"""Reducers, one module per event family: `(state, event) -> state`."""

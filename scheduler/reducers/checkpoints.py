@@ -1,0 +1,52 @@
+"""Checkpoints: reported by agents, and what the core made of it."""
+
+from msgspec.structs import replace
+
+from gangline.events.control import CheckpointRejected, CheckpointUploaded
+from gangline.events.decisions import CheckpointCommitted, CheckpointRefused
+from gangline.scheduler.errors import Inapplicable
+from gangline.scheduler.state import Job, State
+
+
+def checkpoint_uploaded(state: State, event: CheckpointUploaded) -> State:
+    """Keep the report until a round commits or refuses it."""
+    if event.checkpoint.step < 0 or event.size_bytes < 0:
+        raise Inapplicable(f"a checkpoint of step {event.checkpoint.step} with {event.size_bytes} bytes cannot be")
+    job = state.jobs.get(event.job_id)
+    if job is None or any(event.checkpoint == upload.checkpoint for upload in job.uploads):
+        return state
+    if event.attempt == job.attempts and event.checkpoint.step <= job.committed_step:
+        return state  # a repeat: an attempt's steps only grow
+    state = _put(state, replace(job, uploads=(*job.uploads, event)))
+    return replace(state, touched=state.touched.set(job.job_id, True))  # noqa: FBT003 - a map used as a set
+
+
+def checkpoint_rejected(state: State, event: CheckpointRejected) -> State:
+    """Forget a checkpoint that did not verify, so that no later binding names it."""
+    job = state.jobs.get(event.job_id)
+    if job is None or event.checkpoint not in job.checkpoints:
+        return state
+    return _put(state, replace(job, checkpoints=tuple(c for c in job.checkpoints if c != event.checkpoint)))
+
+
+def checkpoint_committed(state: State, decision: CheckpointCommitted) -> State:
+    """Put the checkpoint in front of the job's others."""
+    job = state.jobs[decision.job_id]
+    kept = state.policy.checkpoints_kept if state.policy is not None else 1
+    checkpoints = (decision.checkpoint, *job.checkpoints)[:kept]
+    return _put(
+        state, replace(_answered(job, decision), checkpoints=checkpoints, committed_step=decision.checkpoint.step)
+    )
+
+
+def checkpoint_refused(state: State, decision: CheckpointRefused) -> State:
+    """Drop the report."""
+    return _put(state, _answered(state.jobs[decision.job_id], decision))
+
+
+def _answered(job: Job, decision: CheckpointCommitted | CheckpointRefused) -> Job:
+    return replace(job, uploads=tuple(u for u in job.uploads if u.checkpoint != decision.checkpoint))
+
+
+def _put(state: State, job: Job) -> State:
+    return replace(state, jobs=state.jobs.set(job.job_id, job))

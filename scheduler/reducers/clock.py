@@ -1,0 +1,64 @@
+"""Ticks, and what time brings: the answers that are forgotten."""
+
+from msgspec.structs import replace
+
+from gangline.events.control import ClockTicked, TickerTookOver
+from gangline.events.ids import made_at_us
+from gangline.scheduler.state import State
+
+MAX_STEP_US = 5_000_000
+"""Core time advances by at most this a tick, so that an outage or a wrong clock cannot expire everything at once."""
+
+MAX_FORGOTTEN_PER_TICK = 1_000
+"""Bounds the work of a tick; the rest follows at the next ones."""
+
+
+def ticker_took_over(state: State, event: TickerTookOver) -> State:
+    """Let only this ticker's ticks count from here on."""
+    return replace(state, ticker=event.ticker)
+
+
+def clock_ticked(state: State, event: ClockTicked) -> State:
+    """Advance core time by the difference between two ticks, clamped to 0..MAX_STEP_US."""
+    if event.ticker != state.ticker:
+        return state
+    at_us = event.meta.at_us
+    first = state.tick_index < 0
+    now_us = at_us if first else state.now_us + min(max(at_us - state.ticked_at_us, 0), MAX_STEP_US)
+    state = replace(
+        state, ticked_at_us=at_us, now_us=now_us, tick_index=state.control_index, tick_event_id=event.meta.event_id
+    )
+    return _forget_answers(state)
+
+
+def _forget_answers(state: State) -> State:
+    if state.policy is None:
+        return state
+    for _ in range(MAX_FORGOTTEN_PER_TICK):
+        command_id = state.answer_order.get(state.answers_first)
+        if command_id is None:
+            break
+        answered = state.answers[command_id]
+        if answered.at_us + state.policy.answers_kept_us > state.now_us:
+            break
+        state = replace(
+            state,
+            answers=state.answers.delete(command_id),
+            answer_order=state.answer_order.delete(state.answers_first),
+            answers_first=state.answers_first + 1,
+            # An id from the future must not expire the commands of the present.
+            forgotten_at_us=max(state.forgotten_at_us, min(made_at_us(command_id), state.ticked_at_us)),
+        )
+        state = _forget_job(state, answered.job_id)
+    return state
+
+
+def _forget_job(state: State, job_id: str | None) -> State:
+    if job_id is None:
+        return state
+    if job_id in state.ended:
+        return replace(state, ended=state.ended.delete(job_id))
+    job = state.jobs.get(job_id)
+    if job is None:
+        return state
+    return replace(state, jobs=state.jobs.set(job_id, replace(job, answer_forgotten=True)))

@@ -1,0 +1,147 @@
+"""Whether a spec or a policy holds together; a refusal names the value, the limit and the way out."""
+
+from typing import NamedTuple
+
+from gangline.events.types import JobSpec, Policy
+from gangline.scheduler.placement import emptied, fleet_of, place
+from gangline.scheduler.state import State
+
+MAX_NAME_CHARACTERS = 128
+MAX_RETRIES = 1_000
+MAX_PRIORITY = 1_000_000
+MAX_PORT = 65_535
+MIN_PORT = 1_024
+MAX_GRACE_US = 3600 * 1_000_000
+WHOLE_MILLI = 1000
+
+
+class Refusal(NamedTuple):
+    """Why a spec is refused."""
+
+    key: str
+    value: str
+    limit: str
+    message: str
+
+
+def admit(state: State, policy: Policy, spec: JobSpec) -> Refusal | None:
+    """Return why this could never start, or None if it may wait for its turn."""
+    return _check_shape(spec) or _check_queue(policy, spec) or _check_cluster(state, spec)
+
+
+def _refuse(key: str, value: object, limit: str, way_out: str) -> Refusal:
+    return Refusal(key, str(value), limit, f"{key} is {value}, but {limit}: {way_out}")
+
+
+def _check_shape(spec: JobSpec) -> Refusal | None:
+    if not 0 < len(spec.name) <= MAX_NAME_CHARACTERS:
+        return _refuse("name", repr(spec.name), f"it has 1 to {MAX_NAME_CHARACTERS} characters", "give another one")
+    if not spec.command or not spec.command[0]:
+        return _refuse("command", "empty", "it names a program", "give the program and its arguments")
+    if "\0" in "".join(spec.command):
+        return _refuse("command", "not text", "it has no NUL character", "remove it")
+    for name, value in sorted(spec.env.items()):
+        if not name or "=" in name or "\0" in name + value:
+            return _refuse("env", repr(name), "a variable's name is not empty and has no '='", "rename it")
+    return _check_sizes(spec) or _check_limits(spec)
+
+
+def _check_sizes(spec: JobSpec) -> Refusal | None:
+    if spec.gpus <= 0:
+        return _refuse("gpus", spec.gpus, "a job has at least a part of one GPU", "ask for 1 or more, or for 0.1")
+    if not 0 < spec.gpu_milli <= WHOLE_MILLI:
+        return _refuse("gpu_milli", spec.gpu_milli, "a share is 1 to 1000 thousandths of a GPU", "ask for less")
+    if spec.gpu_milli < WHOLE_MILLI and spec.gpus > 1:
+        return _refuse("gpus", spec.gpus, "only one GPU can be shared", "ask for one, or for whole GPUs")
+    if spec.nodes is not None and (spec.nodes <= 0 or spec.gpus % spec.nodes):
+        return _refuse(
+            "nodes",
+            spec.nodes,
+            f"the {spec.gpus} GPUs are spread evenly",
+            "name a positive number of nodes that divides them, or none",
+        )
+    if spec.cpu_milli < 0:
+        return _refuse("cpus", spec.cpu_milli / WHOLE_MILLI, "it is not negative", "ask for 0 or more")
+    if spec.memory_bytes < 0:
+        return _refuse("memory", spec.memory_bytes, "it is not negative", "ask for 0 or more")
+    return None
+
+
+def _check_limits(spec: JobSpec) -> Refusal | None:
+    if spec.retries is not None and not 0 <= spec.retries <= MAX_RETRIES:
+        return _refuse("retries", spec.retries, f"it lies in 0 to {MAX_RETRIES}", "name one of these, or none")
+    if abs(spec.priority) > MAX_PRIORITY:
+        limit = f"it lies in -{MAX_PRIORITY} to {MAX_PRIORITY}"
+        return _refuse("priority", spec.priority, limit, "name one of these")
+    if spec.max_runtime_us is not None and spec.max_runtime_us <= 0:
+        return _refuse("max_runtime", f"{spec.max_runtime_us} us", "it is more than 0", "name a time, or none")
+    if spec.grace_us is not None and not 0 <= spec.grace_us <= MAX_GRACE_US:
+        return _refuse("grace", f"{spec.grace_us} us", "it lies in 0 to 1 hour", "name such a time, or none")
+    return None
+
+
+def _check_queue(policy: Policy, spec: JobSpec) -> Refusal | None:
+    paths = [queue.path for queue in policy.queues]
+    if spec.queue in paths:
+        return None
+    return _refuse("queue", repr(spec.queue), f"the queues are {', '.join(sorted(paths))}", "name one of these")
+
+
+def _check_cluster(state: State, spec: JobSpec) -> Refusal | None:
+    """Refuse what no placement could ever give; while no node has registered yet, nobody can say."""
+    nodes = fleet_of(state.nodes)
+    if not nodes:
+        return None
+    types = sorted({node.gpu_type for node in nodes})
+    unknown = [gpu_type for gpu_type in spec.gpu_types if gpu_type not in types]
+    if unknown:
+        return _refuse(
+            "gpu_type", repr(unknown[0]), f"the cluster has {', '.join(types)}", "name one of these, or none"
+        )
+    if place([emptied(node) for node in nodes], spec) is not None:
+        return None
+    allowed = [node for node in nodes if not spec.gpu_types or node.gpu_type in spec.gpu_types]
+    most = max(sum(len(node.gpus) for node in allowed if node.gpu_type == gpu_type) for gpu_type in types)
+    if spec.gpus > most:
+        which = f"of type {' or '.join(sorted(spec.gpu_types))} " if spec.gpu_types else ""
+        return _refuse(
+            "gpus",
+            spec.gpus,
+            f"all nodes of one type together have {most} GPUs {which}".rstrip(),
+            f"ask for at most {most}",
+        )
+    largest = max(allowed, key=lambda node: (len(node.gpus), node.cpu_milli, node.memory_bytes))
+    return _refuse(
+        "gpus",
+        f"{spec.gpus}"
+        + (f" on {spec.nodes} nodes" if spec.nodes is not None else "")
+        + (f" with {spec.cpu_milli}m CPU" if spec.cpu_milli else "")
+        + (f" with {spec.memory_bytes:,} bytes of memory" if spec.memory_bytes else "")
+        + (" a rank" if spec.cpu_milli or spec.memory_bytes else ""),
+        f"the {len(allowed)} nodes have at most {len(largest.gpus)} GPUs, {largest.cpu_milli}m CPU and "
+        f"{largest.memory_bytes:,} bytes each",
+        "ask for less a rank, fewer GPUs, or another number of nodes",
+    )
+
+
+def check_policy(policy: Policy) -> str | None:
+    """Return why a policy does not hold together, or None."""
+    paths = [queue.path for queue in policy.queues]
+    if not paths:
+        return "a policy has at least one queue: add one"
+    for path in paths:
+        if not path or any(not part for part in path.split("/")):
+            return f"queue {path!r} is not a path like org/team/project: rename it"
+        if paths.count(path) > 1:
+            return f"queue {path!r} appears more than once: remove one"
+    if not 0 <= policy.retries <= MAX_RETRIES:
+        return f"retries is {policy.retries}: name 0 to {MAX_RETRIES}"
+    if not 0 <= policy.grace_us <= MAX_GRACE_US:
+        return f"grace_us is {policy.grace_us}: name 0 to {MAX_GRACE_US} (1 hour)"
+    if policy.answers_kept_us <= 0 or policy.ahead_limit_us <= 0:
+        return "answers_kept_us and ahead_limit_us are times: name more than 0"
+    if policy.port_count <= 0 or policy.port_first < MIN_PORT or policy.port_first + policy.port_count > MAX_PORT + 1:
+        return f"ports {policy.port_first} and {policy.port_count} on are not within {MIN_PORT} to {MAX_PORT}"
+    if policy.checkpoints_kept <= 0:
+        return f"checkpoints_kept is {policy.checkpoints_kept}: keep at least 1"
+    return None

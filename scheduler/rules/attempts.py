@@ -1,0 +1,79 @@
+"""What becomes of attempts: stopped as a whole on a lost rank, then requeued or ended."""
+
+from gangline.events.decisions import AttemptEnded, AttemptStopOrdered, JobEnded, JobRequeued
+from gangline.events.types import Decision, Outcome, StopReason
+from gangline.scheduler.round import Round
+from gangline.scheduler.state import Attempt, Job
+
+_SECOND_US = 1_000_000
+
+
+def decide(round_: Round) -> None:
+    """Stop what has failed or is cancelled, end what is gone."""
+    for job_id in sorted(round_.state.touched):
+        job = round_.state.jobs.get(job_id)
+        if job is None:
+            continue
+        group = _follow(round_, job)
+        if group and not round_.emit(*group):
+            return
+
+
+def grace_us(round_: Round, job: Job) -> int:
+    """Return the job's time between SIGTERM and SIGKILL."""
+    if job.spec.grace_us is not None:
+        return job.spec.grace_us
+    return round_.policy.grace_us if round_.policy is not None else 0
+
+
+def _follow(round_: Round, job: Job) -> tuple[Decision, ...]:
+    attempt = job.attempt
+    if attempt is None:
+        return _end(job, "cancelled", "cancelled before it could start again") if job.cancelled else ()
+    if all(live.gone for live in attempt.shares):
+        return _end_attempt(round_, job, attempt)
+    if attempt.stop is None and (job.cancelled or attempt.failure is not None):
+        reason: StopReason = "cancelled" if job.cancelled else "rank_failed"
+        return (
+            AttemptStopOrdered(
+                job_id=job.job_id, attempt=attempt.number, reason=reason, grace_us=grace_us(round_, job)
+            ),
+        )
+    return ()
+
+
+def _end_attempt(round_: Round, job: Job, attempt: Attempt) -> tuple[Decision, ...]:
+    if attempt.stop == "cancelled" or (job.cancelled and attempt.failure is not None):
+        return _ended(job, attempt, "cancelled", "cancelled")
+    if attempt.stop == "max_runtime":
+        limit_s = (job.spec.max_runtime_us or 0) // _SECOND_US
+        return _ended(job, attempt, "failed", f"it ran for its max_runtime of {limit_s} s")
+    if attempt.failure is None:
+        return _ended(job, attempt, "succeeded", "every rank exited with code 0")
+    if not attempt.retryable:
+        return _ended(job, attempt, "failed", attempt.failure)
+    retries = job.spec.retries
+    if retries is None:
+        retries = round_.policy.retries if round_.policy is not None else 0
+    failures = 1 if job.committed_step >= 0 else job.failures_in_row + 1
+    if failures > retries:
+        return _ended(
+            job,
+            attempt,
+            "failed",
+            f"{attempt.failure}; that was failure {failures} in a row without a newer committed checkpoint, "
+            f"and retries is {retries}",
+        )
+    return (
+        AttemptEnded(job_id=job.job_id, attempt=attempt.number, outcome="failed", cause=attempt.failure),
+        JobRequeued(job_id=job.job_id, attempt=attempt.number, failures_in_row=failures, cause=attempt.failure),
+    )
+
+
+def _ended(job: Job, attempt: Attempt, outcome: Outcome, cause: str) -> tuple[Decision, ...]:
+    ended = AttemptEnded(job_id=job.job_id, attempt=attempt.number, outcome=outcome, cause=cause)
+    return (ended, *_end(job, outcome, cause))
+
+
+def _end(job: Job, outcome: Outcome, cause: str) -> tuple[Decision, ...]:
+    return (JobEnded(job_id=job.job_id, outcome=outcome, cause=cause, attempts=job.attempts),)

@@ -1,0 +1,70 @@
+"""Pending jobs get their gangs, in order; what does not fit is skipped."""
+
+from gangline.events.decisions import GangBound
+from gangline.events.types import JobSpec, Policy
+from gangline.scheduler.order import place_in_order
+from gangline.scheduler.placement import fleet_of, place
+from gangline.scheduler.round import Round
+from gangline.scheduler.rules.attempts import grace_us
+from gangline.scheduler.state import Node, State
+
+
+def decide(round_: Round) -> None:
+    """Bind every pending job that fits, if anything came since the last round that could let one start."""
+    policy = round_.policy
+    if policy is None or not round_.state.placement_due:
+        return
+    jobs = sorted((round_.state.jobs[job_id] for job_id in sorted(round_.state.pending)), key=place_in_order)
+    fleet = fleet_of(round_.state.nodes)
+    position = {node.node_id: index for index, node in enumerate(fleet)}
+    # Within a round things only fill up, so what failed once fails again.
+    failed: set[tuple[object, ...]] = set()
+    for job in jobs:
+        shape = _shape(job.spec)
+        if shape in failed:
+            continue
+        shares = place(fleet, job.spec)
+        port = None if shares is None else _free_port(round_.state, policy, round_.state.nodes[shares[0].node_id])
+        if shares is None or port is None:
+            failed.add(shape)
+            continue
+        spec = job.spec
+        bound = GangBound(
+            job_id=job.job_id,
+            attempt=job.attempts + 1,
+            shares=shares,
+            world_size=spec.gpus,
+            master_address=shares[0].address,
+            master_port=port,
+            resume=job.checkpoints,
+            name=spec.name,
+            command=spec.command,
+            env=spec.env,
+            grace_us=grace_us(round_, job),
+            code=spec.code,
+            checkpoints=spec.checkpoints,
+        )
+        if not round_.emit(bound):
+            return
+        for share in shares:
+            fleet[position[share.node_id]] = round_.state.nodes[share.node_id]
+
+
+def _shape(spec: JobSpec) -> tuple[object, ...]:
+    """Return all of a spec that placement depends on."""
+    return (spec.gpus, spec.gpu_milli, spec.nodes, spec.gpu_types, spec.cpu_milli, spec.memory_bytes)
+
+
+def _free_port(state: State, policy: Policy, node: Node) -> int | None:
+    """Return the next port of the policy's range that no live attempt uses on this node, after the one used last."""
+    used = [
+        job.attempt.master_port
+        for _, job in sorted(state.jobs.items())
+        if job.attempt is not None and job.attempt.shares[0].share.node_id == node.node_id
+    ]
+    start = max(node.next_port - policy.port_first, 0)
+    for step in range(policy.port_count):
+        port = policy.port_first + (start + step) % policy.port_count
+        if port not in used:
+            return port
+    return None

@@ -1,0 +1,129 @@
+"""The state of the core: frozen structs in persistent maps, so that a hypothesis costs nothing to try and to drop.
+
+Its size depends on what is live, not on history. Nothing here is read in a map's own order.
+"""
+
+from immutables import Map
+
+from gangline.events.control import CheckpointUploaded
+from gangline.events.types import CheckpointRef, Event, JobSpec, Outcome, Policy, Share, StopReason, Value
+
+
+class LiveShare(Value, frozen=True, kw_only=True):
+    """A node's part of a live attempt. Bit i of `exited` stands for rank `share.first_rank + i`."""
+
+    share: Share
+    started: bool = False
+    exited: int = 0
+    gone: bool = False
+
+    @property
+    def all_exited(self) -> bool:
+        """Whether every rank has been reported."""
+        return self.exited == (1 << len(self.share.gpus)) - 1
+
+
+class Attempt(Value, frozen=True, kw_only=True):
+    """A live attempt: some of its GPUs may not be free yet."""
+
+    number: int
+    shares: tuple[LiveShare, ...]
+    master_port: int
+    bound_at_us: int
+    stop: StopReason | None = None
+    failure: str | None = None
+    retryable: bool = True
+
+
+class Job(Value, frozen=True, kw_only=True):
+    """A job that has not ended. `submitted` is the control index of its command, and so its place in the order."""
+
+    job_id: str
+    submitted: int
+    spec: JobSpec
+    attempts: int = 0
+    attempt: Attempt | None = None
+    cancelled: bool = False
+    recovering: bool = False
+    failures_in_row: int = 0
+    committed_step: int = -1
+    """Of the newest checkpoint that the latest attempt has committed; -1 for none."""
+    checkpoints: tuple[CheckpointRef, ...] = ()
+    """Committed, newest first, as many as policy keeps."""
+    uploads: tuple[CheckpointUploaded, ...] = ()
+    """To be answered in the next round."""
+    answer_forgotten: bool = False
+
+
+class Node(Value, frozen=True, kw_only=True):
+    """A node; `free_milli[i]` is what is free of device `gpus[i]`."""
+
+    node_id: str
+    boot_id: str
+    agent_id: str
+    address: str
+    pod: str
+    gpu_type: str
+    gpus: tuple[int, ...]
+    free_milli: tuple[int, ...]
+    cpu_milli: int
+    cpu_free_milli: int
+    memory_bytes: int
+    memory_free_bytes: int
+    next_port: int = 0
+
+    @property
+    def whole_free(self) -> int:
+        """How many of its devices are wholly free."""
+        return self.free_milli.count(1000)
+
+
+class Answered(Value, frozen=True, kw_only=True):
+    """That a command was answered: as which record, when (core time), and for which job."""
+
+    control_index: int
+    at_us: int
+    job_id: str | None
+
+
+class State(Value, frozen=True, kw_only=True):
+    """Everything that decisions depend on, just after the control record `control_index`."""
+
+    log_id: str = ""
+    control_index: int = -1
+    last_event_id: bytes = b""
+
+    ticker: str = ""
+    ticked_at_us: int = 0
+    now_us: int = 0
+    tick_index: int = -1
+    tick_event_id: bytes = b""
+    """Of the last tick that counts; a round is due if it lies at `control_index`."""
+
+    awaiting_round: bool = False
+    """Whether inputs other than ticks came since the last round."""
+    more: bool = False
+    placement_due: bool = False
+    """Whether anything came since the last round that could let a pending job start."""
+
+    policy: Policy | None = None
+    forgotten_at_us: int = 0
+    answers_first: int = 0
+    answers_next: int = 0
+    """Answers are forgotten in the order in which they were given, numbered by these two."""
+
+    commands: Map[int, Event] = Map()
+    """Not yet answered, by control index."""
+    failed_inputs: Map[int, str] = Map()
+    """Not yet quarantined, by control index, with the reason."""
+    touched: Map[str, bool] = Map()
+    """Jobs of which something was reported since the last round."""
+    answers: Map[bytes, Answered] = Map()
+    answer_order: Map[int, bytes] = Map()
+    jobs: Map[str, Job] = Map()
+    pending: Map[str, bool] = Map()
+    """Jobs without an attempt."""
+    deadlines: Map[str, int] = Map()
+    """Core time at which the live attempt of a job has run for its max_runtime."""
+    ended: Map[str, Outcome] = Map()
+    nodes: Map[str, Node] = Map()
