@@ -4,6 +4,8 @@ The bytes are msgpack: the scalar fields as one map, then each table as a list o
 """
 
 import hashlib
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, get_type_hints
 
 import msgspec
@@ -17,18 +19,20 @@ from gangline.scheduler.state import Answered, Job, Node, State
 STATE_FORMAT = 1
 """Raised with every change of these bytes; `migrate` brings older ones to it."""
 
-_VALUE_TYPES: dict[str, Any] = {
-    "commands": bytes,
-    "failed_inputs": str,
-    "touched": bool,
-    "answers": Answered,
-    "answer_order": bytes,
-    "jobs": Job,
-    "pending": bool,
-    "deadlines": int,
-    "ended": Outcome,
-    "nodes": Node,
-}
+_VALUE_TYPES: Mapping[str, Any] = MappingProxyType(
+    {
+        "commands": bytes,
+        "failed_inputs": str,
+        "touched": bool,
+        "answers": Answered,
+        "answer_order": bytes,
+        "jobs": Job,
+        "pending": bool,
+        "deadlines": int,
+        "ended": Outcome,
+        "nodes": Node,
+    }
+)
 """Every table, and what it holds; commands as their encoded events."""
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")

@@ -1,29 +1,21 @@
 """`evolve(state, event) -> state`: control records and rounds, each through the reducer of its family."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
 
 from gangline.events import control, decisions
-from gangline.events.codec import decode
 from gangline.events.types import Decision, Event
 from gangline.scheduler.errors import Halted, Inapplicable
 from gangline.scheduler.reducers import checkpoints, clock, commands, gangs, jobs, nodes
 from gangline.scheduler.state import State
 
-LOG_FORMAT = 1
-"""The rules by which a log is read; LogCreated names those that it was made for."""
-
 
 def _log_created(state: State, event: control.LogCreated) -> State:
     if state.log_id:
         return state
-    if event.format > LOG_FORMAT:
-        raise Halted(
-            f"this log has format {event.format}, this version of gangline reads up to {LOG_FORMAT}: "
-            "install the version that wrote it, or a later one"
-        )
     return replace(state, log_id=event.log_id)
 
 
@@ -33,39 +25,43 @@ def _quarantined(state: State, decision: decisions.InputQuarantined) -> State:
     return replace(state, failed_inputs=state.failed_inputs.delete(decision.control_index))
 
 
-_CONTROL: Mapping[type, Callable[[State, Any], State]] = {
-    control.LogCreated: _log_created,
-    control.SubmitJob: commands.command_received,
-    control.CancelJob: commands.command_received,
-    control.ActivatePolicy: commands.command_received,
-    control.NodeRegistered: nodes.node_registered,
-    control.RanksStarted: gangs.ranks_started,
-    control.RanksExited: gangs.ranks_exited,
-    control.LaunchFailed: gangs.launch_failed,
-    control.CheckpointUploaded: checkpoints.checkpoint_uploaded,
-    control.CheckpointRejected: checkpoints.checkpoint_rejected,
-    control.TickerTookOver: clock.ticker_took_over,
-    control.ClockTicked: clock.clock_ticked,
-}
+_CONTROL: Mapping[type, Callable[[State, Any], State]] = MappingProxyType(
+    {
+        control.LogCreated: _log_created,
+        control.SubmitJob: commands.command_received,
+        control.CancelJob: commands.command_received,
+        control.ActivatePolicy: commands.command_received,
+        control.NodeRegistered: nodes.node_registered,
+        control.RanksStarted: gangs.ranks_started,
+        control.RanksExited: gangs.ranks_exited,
+        control.LaunchFailed: gangs.launch_failed,
+        control.CheckpointUploaded: checkpoints.checkpoint_uploaded,
+        control.CheckpointRejected: checkpoints.checkpoint_rejected,
+        control.TickerTookOver: clock.ticker_took_over,
+        control.ClockTicked: clock.clock_ticked,
+    }
+)
 
-_DECISIONS: Mapping[type, Callable[[State, Any], State]] = {
-    decisions.JobAdmitted: commands.answered,
-    decisions.JobRejected: commands.answered,
-    decisions.CancelAccepted: commands.answered,
-    decisions.PolicyActivated: commands.answered,
-    decisions.PolicyRefused: commands.answered,
-    decisions.CommandRefused: commands.answered,
-    decisions.CommandExpired: commands.answered,
-    decisions.AnswerRepeated: commands.answered,
-    decisions.GangBound: jobs.gang_bound,
-    decisions.AttemptStopOrdered: jobs.attempt_stop_ordered,
-    decisions.AttemptEnded: jobs.attempt_ended,
-    decisions.JobRequeued: jobs.job_requeued,
-    decisions.JobEnded: jobs.job_ended,
-    decisions.CheckpointCommitted: checkpoints.checkpoint_committed,
-    decisions.CheckpointRefused: checkpoints.checkpoint_refused,
-    decisions.InputQuarantined: _quarantined,
-}
+_DECISIONS: Mapping[type, Callable[[State, Any], State]] = MappingProxyType(
+    {
+        decisions.JobAdmitted: commands.answered,
+        decisions.JobRejected: commands.answered,
+        decisions.CancelAccepted: commands.answered,
+        decisions.PolicyActivated: commands.answered,
+        decisions.PolicyRefused: commands.answered,
+        decisions.CommandRefused: commands.answered,
+        decisions.CommandExpired: commands.answered,
+        decisions.AnswerRepeated: commands.answered,
+        decisions.GangBound: jobs.gang_bound,
+        decisions.AttemptStopOrdered: jobs.attempt_stop_ordered,
+        decisions.AttemptEnded: jobs.attempt_ended,
+        decisions.JobRequeued: jobs.job_requeued,
+        decisions.JobEnded: jobs.job_ended,
+        decisions.CheckpointCommitted: checkpoints.checkpoint_committed,
+        decisions.CheckpointRefused: checkpoints.checkpoint_refused,
+        decisions.InputQuarantined: _quarantined,
+    }
+)
 
 
 def evolve(state: State, index: int, event: Event) -> State:
@@ -97,8 +93,11 @@ def apply_decision(state: State, decision: Decision) -> State:
     return _DECISIONS[type(decision)](state, decision)
 
 
-def evolve_round(state: State, record: decisions.RoundDecided) -> State:
-    """Return the state after a round. Raises Halted if its tick is not the one that was folded last."""
+def evolve_round(state: State, record: decisions.RoundDecided, decided: Sequence[Decision]) -> State:
+    """Return the state after a round, whose decisions are `decided`.
+
+    Raises Halted if its tick is not the record that was folded last.
+    """
     if (state.control_index, state.tick_index, state.tick_event_id) != (
         record.tick_index,
         record.tick_index,
@@ -108,10 +107,7 @@ def evolve_round(state: State, record: decisions.RoundDecided) -> State:
             f"the round of tick {record.tick_index} does not belong to the record at that index of control: "
             "the log was replaced, or the two topics are not of one log"
         )
-    for value in record.decisions:
-        decision = decode(value)
-        if not isinstance(decision, Decision):
-            raise Halted(f"the round of tick {record.tick_index} contains a {type(decision).__name__}")
+    for decision in decided:
         state = apply_decision(state, decision)
     return finish_round(state, more=record.more)
 

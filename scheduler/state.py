@@ -6,31 +6,25 @@ Its size depends on what is live, not on history. Nothing here is read in a map'
 from immutables import Map
 
 from gangline.events.control import CheckpointUploaded
-from gangline.events.types import CheckpointRef, Event, JobSpec, Outcome, Policy, Share, StopReason, Value
+from gangline.events.decisions import AttemptStopOrdered, GangBound
+from gangline.events.types import CheckpointRef, Event, JobSpec, Outcome, Policy, Value
 
 
-class LiveShare(Value, frozen=True, kw_only=True):
-    """A node's part of a live attempt. Bit i of `exited` stands for rank `share.first_rank + i`."""
+class ShareStatus(Value, frozen=True, kw_only=True):
+    """How far a share of a live attempt is. Bit i of `exited` stands for its i-th rank."""
 
-    share: Share
     started: bool = False
     exited: int = 0
     gone: bool = False
 
-    @property
-    def all_exited(self) -> bool:
-        """Whether every rank has been reported."""
-        return self.exited == (1 << len(self.share.gpus)) - 1
-
 
 class Attempt(Value, frozen=True, kw_only=True):
-    """A live attempt: some of its GPUs may not be free yet."""
+    """A live attempt: some of its GPUs may not be free yet. `status[i]` is that of `bound.shares[i]`."""
 
-    number: int
-    shares: tuple[LiveShare, ...]
-    master_port: int
+    bound: GangBound
+    status: tuple[ShareStatus, ...]
     bound_at_us: int
-    stop: StopReason | None = None
+    stop: AttemptStopOrdered | None = None
     failure: str | None = None
     retryable: bool = True
 

@@ -1,13 +1,18 @@
 """Facts of agents about gangs. Those about an attempt that is not live change nothing."""
 
+from types import MappingProxyType
+
 from msgspec.structs import replace
 
 from gangline.events.control import LaunchFailed, RanksExited, RanksStarted
+from gangline.events.types import Share
 from gangline.scheduler.errors import Inapplicable
 from gangline.scheduler.reducers.nodes import give_back
-from gangline.scheduler.state import Attempt, Job, LiveShare, State
+from gangline.scheduler.state import Attempt, Job, ShareStatus, State
 
-SIGNALS = {1: "SIGHUP", 2: "SIGINT", 6: "SIGABRT", 7: "SIGBUS", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+SIGNALS = MappingProxyType(
+    {1: "SIGHUP", 2: "SIGINT", 6: "SIGABRT", 7: "SIGBUS", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+)
 
 
 def ranks_started(state: State, event: RanksStarted) -> State:
@@ -16,7 +21,7 @@ def ranks_started(state: State, event: RanksStarted) -> State:
     if found is None:
         return state
     job, attempt, index = found
-    return _put(state, job, attempt, index, replace(attempt.shares[index], started=True))
+    return _put(state, job, attempt, index, replace(attempt.status[index], started=True))
 
 
 def ranks_exited(state: State, event: RanksExited) -> State:
@@ -25,36 +30,38 @@ def ranks_exited(state: State, event: RanksExited) -> State:
     if found is None:
         return state
     job, attempt, index = found
-    live = attempt.shares[index]
-    exited = live.exited
+    share = attempt.bound.shares[index]
+    before = attempt.status[index]
+    exited = before.exited
     failure = attempt.failure
     for exit_ in event.exits:
-        local = exit_.rank - live.share.first_rank
-        if not 0 <= local < len(live.share.gpus):
+        local = exit_.rank - share.first_rank
+        if not 0 <= local < len(share.gpus):
             raise Inapplicable(f"rank {exit_.rank} does not run on node {event.node_id!r}")
         if not exited >> local & 1:
             exited |= 1 << local
             if exit_.exit_code and failure is None and attempt.stop is None:
                 failure = f"rank {exit_.rank} on node {event.node_id} {_ending(exit_.exit_code)}"
-    gone = live.gone or event.gone
-    live = replace(live, exited=exited, gone=gone)
-    if gone and not live.all_exited and failure is None and attempt.stop is None:
+    gone = before.gone or event.gone
+    all_exited = exited == (1 << len(share.gpus)) - 1
+    if gone and not all_exited and failure is None and attempt.stop is None:
         failure = f"ranks on node {event.node_id} were lost"
-    state = _put(state, job, replace(attempt, failure=failure), index, live)
-    return _free(state, live) if gone and not attempt.shares[index].gone else state
+    status = replace(before, exited=exited, gone=gone)
+    state = _put(state, job, replace(attempt, failure=failure), index, status)
+    return _free(state, share) if gone and not before.gone else state
 
 
 def launch_failed(state: State, event: LaunchFailed) -> State:
     """Note why a share could not start; it holds nothing any more."""
     found = _find(state, event)
-    if found is None or found[1].shares[found[2]].gone:
+    if found is None or found[1].status[found[2]].gone:
         return state
     job, attempt, index = found
-    live = replace(attempt.shares[index], gone=True)
+    status = replace(attempt.status[index], gone=True)
     if attempt.failure is None and attempt.stop is None:
         attempt = replace(attempt, failure=event.reason)
     attempt = replace(attempt, retryable=attempt.retryable and event.retryable)
-    return _free(_put(state, job, attempt, index, live), live)
+    return _free(_put(state, job, attempt, index, status), attempt.bound.shares[index])
 
 
 def _ending(exit_code: int) -> str:
@@ -65,25 +72,25 @@ def _ending(exit_code: int) -> str:
 
 def _find(state: State, event: RanksStarted | RanksExited | LaunchFailed) -> tuple[Job, Attempt, int] | None:
     job = state.jobs.get(event.job_id)
-    if job is None or job.attempt is None or job.attempt.number != event.attempt:
+    if job is None or job.attempt is None or job.attempt.bound.attempt != event.attempt:
         return None
-    for index, live in enumerate(job.attempt.shares):
-        if live.share.node_id == event.node_id:
+    for index, share in enumerate(job.attempt.bound.shares):
+        if share.node_id == event.node_id:
             return job, job.attempt, index
     return None
 
 
-def _put(state: State, job: Job, attempt: Attempt, index: int, live: LiveShare) -> State:
-    shares = (*attempt.shares[:index], live, *attempt.shares[index + 1 :])
+def _put(state: State, job: Job, attempt: Attempt, index: int, status: ShareStatus) -> State:
+    statuses = (*attempt.status[:index], status, *attempt.status[index + 1 :])
     return replace(
         state,
-        jobs=state.jobs.set(job.job_id, replace(job, attempt=replace(attempt, shares=shares))),
+        jobs=state.jobs.set(job.job_id, replace(job, attempt=replace(attempt, status=statuses))),
         touched=state.touched.set(job.job_id, True),  # noqa: FBT003 - a map used as a set
     )
 
 
-def _free(state: State, live: LiveShare) -> State:
-    node = state.nodes.get(live.share.node_id)
+def _free(state: State, share: Share) -> State:
+    node = state.nodes.get(share.node_id)
     if node is None:
         return state
-    return replace(state, nodes=state.nodes.set(node.node_id, give_back(node, live.share)), placement_due=True)
+    return replace(state, nodes=state.nodes.set(node.node_id, give_back(node, share)), placement_due=True)

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from gangline.events.decisions import AttemptEnded, AttemptStopOrdered, GangBound, JobEnded, JobRequeued
 from gangline.scheduler.reducers.nodes import take
-from gangline.scheduler.state import Attempt, LiveShare, State
+from gangline.scheduler.state import Attempt, ShareStatus, State
 
 
 def gang_bound(state: State, decision: GangBound) -> State:
@@ -17,9 +17,8 @@ def gang_bound(state: State, decision: GangBound) -> State:
             node = replace(node, next_port=decision.master_port + 1)
         nodes = nodes.set(share.node_id, node)
     attempt = Attempt(
-        number=decision.attempt,
-        shares=tuple(LiveShare(share=share) for share in decision.shares),
-        master_port=decision.master_port,
+        bound=decision,
+        status=(ShareStatus(),) * len(decision.shares),
         bound_at_us=state.now_us,
     )
     job = replace(job, attempts=decision.attempt, attempt=attempt, recovering=False, committed_step=-1)
@@ -40,7 +39,7 @@ def attempt_stop_ordered(state: State, decision: AttemptStopOrdered) -> State:
     job = state.jobs[decision.job_id]
     if job.attempt is None:
         return state
-    job = replace(job, attempt=replace(job.attempt, stop=decision.reason))
+    job = replace(job, attempt=replace(job.attempt, stop=decision))
     deadlines = state.deadlines
     if job.job_id in deadlines:
         deadlines = deadlines.delete(job.job_id)

@@ -61,7 +61,7 @@ def _check_sizes(spec: JobSpec) -> Refusal | None:
             "name a positive number of nodes that divides them, or none",
         )
     if spec.cpu_milli < 0:
-        return _refuse("cpus", spec.cpu_milli / WHOLE_MILLI, "it is not negative", "ask for 0 or more")
+        return _refuse("cpus", f"{spec.cpu_milli} thousandths", "it is not negative", "ask for 0 or more")
     if spec.memory_bytes < 0:
         return _refuse("memory", spec.memory_bytes, "it is not negative", "ask for 0 or more")
     return None

@@ -30,22 +30,23 @@ def _follow(round_: Round, job: Job) -> tuple[Decision, ...]:
     attempt = job.attempt
     if attempt is None:
         return _end(job, "cancelled", "cancelled before it could start again") if job.cancelled else ()
-    if all(live.gone for live in attempt.shares):
+    if all(status.gone for status in attempt.status):
         return _end_attempt(round_, job, attempt)
     if attempt.stop is None and (job.cancelled or attempt.failure is not None):
         reason: StopReason = "cancelled" if job.cancelled else "rank_failed"
         return (
             AttemptStopOrdered(
-                job_id=job.job_id, attempt=attempt.number, reason=reason, grace_us=grace_us(round_, job)
+                job_id=job.job_id, attempt=attempt.bound.attempt, reason=reason, grace_us=grace_us(round_, job)
             ),
         )
     return ()
 
 
 def _end_attempt(round_: Round, job: Job, attempt: Attempt) -> tuple[Decision, ...]:
-    if attempt.stop == "cancelled" or (job.cancelled and attempt.failure is not None):
+    stopped = attempt.stop.reason if attempt.stop is not None else None
+    if stopped == "cancelled" or (job.cancelled and attempt.failure is not None):
         return _ended(job, attempt, "cancelled", "cancelled")
-    if attempt.stop == "max_runtime":
+    if stopped == "max_runtime":
         limit_s = (job.spec.max_runtime_us or 0) // _SECOND_US
         return _ended(job, attempt, "failed", f"it ran for its max_runtime of {limit_s} s")
     if attempt.failure is None:
@@ -65,13 +66,13 @@ def _end_attempt(round_: Round, job: Job, attempt: Attempt) -> tuple[Decision, .
             f"and retries is {retries}",
         )
     return (
-        AttemptEnded(job_id=job.job_id, attempt=attempt.number, outcome="failed", cause=attempt.failure),
-        JobRequeued(job_id=job.job_id, attempt=attempt.number, failures_in_row=failures, cause=attempt.failure),
+        AttemptEnded(job_id=job.job_id, attempt=attempt.bound.attempt, outcome="failed", cause=attempt.failure),
+        JobRequeued(job_id=job.job_id, attempt=attempt.bound.attempt, failures_in_row=failures, cause=attempt.failure),
     )
 
 
 def _ended(job: Job, attempt: Attempt, outcome: Outcome, cause: str) -> tuple[Decision, ...]:
-    ended = AttemptEnded(job_id=job.job_id, attempt=attempt.number, outcome=outcome, cause=cause)
+    ended = AttemptEnded(job_id=job.job_id, attempt=attempt.bound.attempt, outcome=outcome, cause=cause)
     return (ended, *_end(job, outcome, cause))
 
 

@@ -12,7 +12,7 @@ def decide(round_: Round) -> None:
         if at_us > round_.state.now_us or job.attempt is None or job.attempt.failure is not None:
             continue
         stop = AttemptStopOrdered(
-            job_id=job_id, attempt=job.attempt.number, reason="max_runtime", grace_us=grace_us(round_, job)
+            job_id=job_id, attempt=job.attempt.bound.attempt, reason="max_runtime", grace_us=grace_us(round_, job)
         )
         if not round_.emit(stop):
             return

@@ -58,9 +58,9 @@ def _shape(spec: JobSpec) -> tuple[object, ...]:
 def _free_port(state: State, policy: Policy, node: Node) -> int | None:
     """Return the next port of the policy's range that no live attempt uses on this node, after the one used last."""
     used = [
-        job.attempt.master_port
+        job.attempt.bound.master_port
         for _, job in sorted(state.jobs.items())
-        if job.attempt is not None and job.attempt.shares[0].share.node_id == node.node_id
+        if job.attempt is not None and job.attempt.bound.shares[0].node_id == node.node_id
     ]
     start = max(node.next_port - policy.port_first, 0)
     for step in range(policy.port_count):

@@ -2,15 +2,13 @@
 
 from gangline.events.decisions import InputQuarantined
 from gangline.scheduler.errors import Halted
-from gangline.scheduler.round import MAX_ROUND_BYTES, Round
+from gangline.scheduler.round import Round
 
 MAX_REASON_CHARACTERS = 200
-MAX_PER_ROUND = 1_000
-"""All of them go into the next round, for a replay asks that round alone what to skip. So their number has a limit,
-which keeps them within MAX_ROUND_BYTES; the loop ticks long before that many came."""
-
-if MAX_PER_ROUND * 2 * MAX_REASON_CHARACTERS > MAX_ROUND_BYTES:
-    raise AssertionError("quarantined inputs could fill more than a round")
+MAX_REASONS = 1_000
+MAX_PER_ROUND = 20_000
+"""All of them go into the next round, for a replay asks that round alone what to skip. The first MAX_REASONS keep their
+reason (about 220 bytes each), the rest need 20 bytes each, so even MAX_PER_ROUND of them stay within a record."""
 
 
 def decide(round_: Round) -> None:
@@ -21,5 +19,9 @@ def decide(round_: Round) -> None:
             f"{len(failed):,} records of control since the last round cannot be read, the limit is {MAX_PER_ROUND:,}: "
             "find who writes them, and stop that first"
         )
-    for index, reason in failed:
-        round_.emit(InputQuarantined(control_index=index, reason=reason[:MAX_REASON_CHARACTERS]))
+    round_.emit(
+        *(
+            InputQuarantined(control_index=index, reason=reason[:MAX_REASON_CHARACTERS] if count < MAX_REASONS else "")
+            for count, (index, reason) in enumerate(failed)
+        )
+    )
