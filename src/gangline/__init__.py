@@ -8,10 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gangline.sdk import Checkpointer as Checkpointer
+    from gangline.sdk import CheckpointExists as CheckpointExists
+    from gangline.sdk import CheckpointLoadFailed as CheckpointLoadFailed
+    from gangline.sdk import CheckpointSaveFailed as CheckpointSaveFailed
+    from gangline.sdk import Resumed as Resumed
     from gangline.sdk import Run as Run
     from gangline.sdk import init as init
 
-__all__ = ["Checkpointer", "Run", "init"]
+__all__ = [
+    "CheckpointExists",
+    "CheckpointLoadFailed",
+    "CheckpointSaveFailed",
+    "Checkpointer",
+    "Resumed",
+    "Run",
+    "init",
+]
 
 
 def __getattr__(name: str) -> Any:
