@@ -58,6 +58,8 @@ def translate(path: Path, error: apsw.Error | OSError) -> LogError:
         return damaged(path, f"SQLite says '{error}' (extended code {extended})")
     if extended == apsw.SQLITE_READONLY_DBMOVED:
         return damaged(path, "it was moved, removed or replaced while open")
+    if isinstance(error, apsw.CantOpenError) and not path.exists():
+        return damaged(path, "it is missing")
     if isinstance(error, (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError)):
         return not_permitted(path, str(error))
     return LogUnavailable(f"{path} cannot be used now: SQLite says '{error}' (extended code {extended})")
@@ -76,6 +78,8 @@ def _from_os(path: Path, error: OSError) -> LogError:
         return LogFull(f"the disk that holds {path} is full. {FULL_ADVICE}")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return not_permitted(path, error.strerror or str(error))
+    if error.errno == errno.ENOENT:
+        return damaged(path, f"{error.filename} is missing")
     return LogUnavailable(f"{path} cannot be used now: {error}")
 
 

@@ -73,6 +73,7 @@ class Partition:
         connect = sqlite_database.connect(self.path, write=True, busy_timeout_s=self.busy_timeout_s)
         self._connection = opened.enter_context(closing(connect))
         with translated(self.path):
+            self._inode = self.path.stat().st_ino
             sqlite_database.count(self._connection, self.path, acknowledged)
             if first:
                 self._slots.clear()
@@ -114,6 +115,11 @@ class Partition:
             f"{self.path}: its lock was not free within {waited_s:g} s; a process that holds it is stopped or its disk "
             "does not answer. The records may still be appended; look at the end of the log before trying again"
         )
+
+    def check_same_file(self) -> None:
+        """Raise LogDamaged if the path names another file than we opened; SQLite would go on with the old one."""
+        if self.path.stat().st_ino != self._inode:
+            raise damaged(self.path, "it was replaced while open")
 
     # Appending.
 
@@ -192,6 +198,7 @@ class Partition:
     def _commit(self, own: Sequence[Entry], pending: Sequence[Pending]) -> tuple[int, list[int]]:
         """Write all in one transaction, with what tells a later holder of the lock that it happened."""
         connection = self._connection
+        self.check_same_file()
         connection.execute("BEGIN IMMEDIATE")
         try:
             first = following = sqlite_database.count(connection, self.path, self.head.read())

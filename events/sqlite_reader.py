@@ -26,7 +26,6 @@ class SqliteReader:
         self._connection = sqlite_database.connect(self._path, write=False, busy_timeout_s=partition.busy_timeout_s)
         self._position = position
         self._seen: int | None = None
-        self._inode = self._path.stat().st_ino
         self._mutex = threading.Lock()  # against a close by the log's owner while we look
         self._closed = False
         try:
@@ -77,8 +76,7 @@ class SqliteReader:
 
     def _version(self) -> int:
         """Return a number that changes whenever anyone else commits."""
-        if self._path.stat().st_ino != self._inode:
-            raise damaged(self._path, "it was replaced while open")
+        self._partition.check_same_file()
         return int(self._connection.pragma("data_version"))
 
     def _count(self) -> int:
