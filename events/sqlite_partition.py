@@ -183,6 +183,9 @@ class Partition:
                 first, firsts = self._commit(own, pending)
             except (apsw.Error, OSError, LogError) as error:
                 failure = error if isinstance(error, LogError) else translate(self.path, error)
+                if clean and isinstance(error, apsw.FullError):
+                    # Not even its commit frame was written. Beginning the WAL anew could use up what space is freed.
+                    self._slots.settled()
                 for each in pending:
                     self._slots.answer(each, Outcome(ok=False, number=_kind(failure), text=str(failure)))
                 raise failure from error
