@@ -99,6 +99,10 @@ class Codec:
         ) as error:
             raise Undecodable(f"{reader.name}: {error!r}") from error
 
+    def header_of(self, cls: type[Event | Decision]) -> bytes:
+        """Return the ten bytes that values of the newest version of a type begin with."""
+        return (self._writers.get(cls) or self._add_writer(cls)).header
+
     def _add_reader(self, value: bytes) -> _Reader:
         if value[:2] != MAGIC or len(value) < HEADER_BYTES:
             raise Undecodable("not in Avro single-object encoding (it does not begin with C3 01)")
@@ -126,3 +130,4 @@ class Codec:
 _codec = Codec()
 encode = _codec.encode
 decode = _codec.decode
+header_of = _codec.header_of

@@ -27,7 +27,7 @@ RULES: tuple[Callable[[Round], None], ...] = (
 
 
 class Decided(NamedTuple):
-    """A round and the state after it. The record is None where nothing is to be written."""
+    """A round and the state after it. Where nothing is to be written the record is None, and the state as it was."""
 
     record: RoundDecided | None
     state: State
@@ -42,9 +42,9 @@ def decide(state: State, term: int) -> Decided:
     for rule in RULES:
         if not round_.full:
             rule(round_)
+    if not round_.encoded and not (state.awaiting_round or state.placement_due or state.more):
+        return Decided(None, state)
     after = finish_round(round_.state, more=round_.full)
-    if not round_.encoded and not state.awaiting_round:
-        return Decided(None, after)
     meta = Meta(
         event_id=derived(state.log_id, state.tick_index, "round"),
         actor="scheduler",
@@ -72,7 +72,7 @@ def next_due_us(state: State) -> int | None:
 
     A time that is past means at once. Inputs since the last round (`state.awaiting_round`) are due at once, too.
     """
-    if state.more or (state.commands and state.policy is not None):
+    if state.more or state.placement_due or (state.commands and state.policy is not None):
         return state.now_us
     due: list[int] = [at_us for _, at_us in sorted(state.deadlines.items())]
     if state.policy is not None and state.answers_first < state.answers_next:

@@ -116,7 +116,14 @@ def finish_round(state: State, *, more: bool) -> State:
     """Return the state between two rounds; what a full round left undone stays."""
     if more:
         return replace(state, awaiting_round=False, more=True)
-    return replace(state, awaiting_round=False, more=False, touched=_EMPTY, placement_due=False)
+    return replace(
+        state,
+        awaiting_round=False,
+        more=False,
+        touched=_EMPTY,
+        placement_due=state.policy_is_new,
+        policy_is_new=False,
+    )
 
 
 _EMPTY = State().touched

@@ -101,6 +101,8 @@ class State(Value, frozen=True, kw_only=True):
     """Whether anything came since the last round that could let a pending job start."""
 
     policy: Policy | None = None
+    policy_is_new: bool = False
+    """Whether the round being applied activated it; it is effective from the next tick."""
     forgotten_at_us: int = 0
     answers_first: int = 0
     answers_next: int = 0

@@ -10,7 +10,7 @@ from tests.core_rules import IMPURE_MODULES, declared_kinds, problems
 
 ROOT = Path(__file__).parent.parent
 CORE = ("registry", "scheduler")
-SHELL = ("loop.py", "*_store.py")
+SHELL = ("loop.py", "*_loop.py", "*_store.py", "__main__.py")
 """Files of those folders that do I/O, and are named for it."""
 
 

@@ -61,5 +61,5 @@ def answered(state: State, decision: Answer) -> State:
         touched = state.touched.set(job.job_id, True)  # noqa: FBT003 - a map used as a set
         return replace(state, jobs=state.jobs.set(job.job_id, job), touched=touched)
     if isinstance(decision, PolicyActivated) and isinstance(command, ActivatePolicy):
-        return replace(state, policy=command.policy, placement_due=True)
+        return replace(state, policy=command.policy, policy_is_new=True)
     return state
