@@ -156,7 +156,9 @@ class Partition:
                     if not submitted:
                         return self._lead(entries)
                     self._lead([])
-                    continue
+                    if outcome := self._slots.outcome(ticket):
+                        return self._result(outcome)
+                    raise damaged(self._slots.path, "the append that was left in our slot is gone")
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise self._unavailable(self.busy_timeout_s)

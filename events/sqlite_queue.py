@@ -86,8 +86,9 @@ class Slots:
     """The slots of one partition, seen by one writer. All but `wait` are quick and never block."""
 
     def __init__(self, folder: Path) -> None:
+        self.path = folder / "slots"
         self._folder = folder
-        self._file = os.open(folder / "slots", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         size = _FIRST_SLOT_OFFSET + SLOTS * SLOT_BYTES
         if os.fstat(self._file).st_size < size:
             os.posix_fallocate(self._file, 0, size)
@@ -103,19 +104,14 @@ class Slots:
         if self._own >= 0:
             return True
         for slot in range(SLOTS):
-            path = self._folder / f"wake-{slot:02d}"
             with suppress(FileExistsError):
-                os.mkfifo(path, 0o644)
-            pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                fcntl.flock(pipe, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(pipe)
-                continue
-            self._own, self._pipe = slot, pipe
-            self._poll.register(pipe, select.POLLIN)
-            self._set_state(slot, FREE)
-            return True
+                os.mkfifo(self._pipe_path(slot), 0o644)
+            pipe = self._claim(slot)
+            if pipe >= 0:
+                self._own, self._pipe = slot, pipe
+                self._poll.register(pipe, select.POLLIN)
+                self._set_state(slot, FREE)
+                return True
         return False
 
     def submit(self, ticket: int, entries: Sequence[Entry]) -> bool:
@@ -199,7 +195,7 @@ class Slots:
                 if state == wanted and self._wake(slot):
                     return
                 if state == WAITING and wanted == WAITING:
-                    self._set_state(slot, FREE)  # its owner died; nobody shall make way for it
+                    self._free_if_dead(slot)
 
     def clear(self) -> None:
         """Forget what writers left that are all gone. Only for the first one to open the log."""
@@ -221,14 +217,33 @@ class Slots:
     def _set_state(self, slot: int, state: int) -> None:
         os.pwrite(self._file, bytes([state]), _STATES_OFFSET + slot)
 
+    def _pipe_path(self, slot: int) -> Path:
+        return self._folder / f"wake-{slot:02d}"
+
+    def _claim(self, slot: int) -> int:
+        """Return the slot's pipe, locked, if no living writer owns it; else -1."""
+        pipe = os.open(self._pipe_path(slot), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            fcntl.flock(pipe, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(pipe)
+            return -1
+        return pipe
+
+    def _free_if_dead(self, slot: int) -> None:
+        """Free a slot whose owner died, so that nobody makes way for it."""
+        pipe = self._claim(slot)
+        if pipe >= 0:
+            self._set_state(slot, FREE)
+            os.close(pipe)
+
     def _wake(self, slot: int) -> bool:
         """Wake the owner of a slot; False if it is ourselves, or nobody."""
         if slot == self._own:
             return False
         try:
             if slot not in self._wakers:
-                path = self._folder / f"wake-{slot:02d}"
-                self._wakers[slot] = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                self._wakers[slot] = os.open(self._pipe_path(slot), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             os.write(self._wakers[slot], b"!")
         except BlockingIOError:
             return True  # it has more wakes waiting than it can hold

@@ -1,5 +1,6 @@
 """Writers of an SQLite log may die or stall at any moment: nothing acknowledged is lost, nothing is torn or doubled."""
 
+import os
 import random
 import signal
 import subprocess
@@ -138,6 +139,22 @@ def test_a_torn_frame_in_a_slot_is_not_appended(backend: SqliteBackend) -> None:
     log.append(CONTROL, [Entry(b"a", b"a")])
     assert [record.value for record in everything(log)] == [b"a"]
     slots.close()
+
+
+def test_a_dead_writer_of_a_large_append_holds_up_nobody(backend: SqliteBackend) -> None:
+    log, other = backend.open(), backend.open()
+    dead = Slots(backend.folder / "control-0.queue")
+    assert dead.take()
+    assert not dead.submit(1, [Entry(b"large", bytes(MAX_FRAME_BYTES))])
+    assert dead.anyone_waits()
+    log.append(CONTROL, [Entry(b"a", b"a")])
+    assert dead.anyone_waits(), "it lives, and may want the lock again"
+    os.close(dead._pipe)  # what the kernel does when it dies
+    dead._pipe = -1
+    other.append(CONTROL, [Entry(b"b", b"b")])
+    assert not dead.anyone_waits()
+    assert [record.value for record in everything(log)] == [b"a", b"b"]
+    dead.close()
 
 
 def test_a_stalled_holder_makes_others_unavailable_in_the_stated_time(tmp_path: Path) -> None:
