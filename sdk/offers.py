@@ -21,6 +21,7 @@ from gangline.schemas.manifest import (
     CheckpointFile,
     Manifest,
     ManifestError,
+    ManifestTooNew,
     attempt_folder_name,
     find_manifests,
     manifest_sha256,
@@ -62,13 +63,16 @@ def _save_order(folder: Path) -> tuple[int, int]:
 def read_offer(offer: ResumeOffer) -> Manifest | str:
     """Give an offered checkpoint's manifest, or why the checkpoint cannot be taken.
 
-    Raises `FileNotFoundError` if not even the run's folder is there: that says nothing about the checkpoint.
+    Raises `FileNotFoundError` if not even the run's folder is there, and `ManifestTooNew`: these say nothing against
+    the checkpoint, and going back to an older one would lose work for nothing.
     """
     folder = folder_of_uri(offer.uri)
     if not folder.parent.parent.is_dir():
         raise FileNotFoundError(f"{folder.parent.parent} is not there: is the checkpoints' storage mounted?")
     try:
         manifest = read_manifest(folder, sha256=offer.manifest_sha256)
+    except ManifestTooNew:
+        raise
     except (CheckpointDamaged, ManifestError) as error:
         return str(error)
     if manifest.step != offer.step:

@@ -58,7 +58,7 @@ def batches(size: int, batch: int, seed: int, epoch: int) -> Iterator[Tensor]:
 def arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description="train a small CNN on scikit-learn's digits")
-    parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--epochs", type=int, default=80)
     parser.add_argument("--batch", type=int, default=64, help="images per step, over all ranks together")
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--checkpoint-every", type=int, default=50, help="steps between checkpoints")
