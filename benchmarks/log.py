@@ -1,4 +1,4 @@
-"""The log: appending to SQLite against what it costs without gangline.
+"""The log and the core that reads it: appending against what it costs without gangline, decoding and folding.
 
 Both sides of a ratio store the same encoded records with the same durability, in turns.
 """
@@ -9,7 +9,8 @@ from benchmarks.figures import Figure
 
 
 def figures(*, quick: bool) -> Iterator[Figure]:
-    """Yield the figures of every backend of the log."""
-    from benchmarks import log_sqlite
+    """Yield the figures of the backends and of the fold."""
+    from benchmarks import log_fold, log_sqlite
 
     yield from log_sqlite.figures(quick=quick)
+    yield from log_fold.figures(quick=quick)

@@ -76,6 +76,6 @@ def test_an_unknown_name_exits_2_and_names_those_there_are(capsys: pytest.Captur
 def test_the_log_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["log", "--quick", "--json"]) == 0
     figures = {figure["name"]: figure for figure in json.loads(capsys.readouterr().out)["figures"]}
-    expected = {"log.sqlite_ratio", "log.sqlite_contended_per_s", "log.sqlite_contended_worst_s"}
+    expected = {"log.fold_per_s", "log.sqlite_ratio", "log.sqlite_contended_per_s", "log.sqlite_contended_worst_s"}
     assert expected <= set(figures)
     assert all(figures[name]["value"] > 0 for name in expected)
