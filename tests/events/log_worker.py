@@ -65,6 +65,10 @@ def open_log(backend: dict[str, Any]) -> Log:
         from gangline.events.sqlite import SqliteLog
 
         return SqliteLog(Path(backend["folder"]))
+    if kind == "kafka":
+        from gangline.events.kafka import KafkaLog
+
+        return KafkaLog(backend["bootstrap"], prefix=backend["prefix"], create=True)
     raise ValueError(f"no worker can open a log of kind {kind!r}")
 
 
