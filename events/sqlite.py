@@ -9,6 +9,7 @@ it checks in `sqlite_database`, `sqlite_head` and `sqlite_wal`.
 import os
 import threading
 from collections.abc import Sequence
+from itertools import repeat
 from pathlib import Path
 
 from gangline.events.log import CONTROL, PARTITIONS, START, Address, Entry, LogError, Position, check_sizes
@@ -53,7 +54,7 @@ class SqliteLog:
         if not entries:
             return []
         first = opened.append(entries)
-        return [Address(partition, first + number) for number in range(len(entries))]
+        return list(map(Address._make, zip(repeat(partition), range(first, first + len(entries)), strict=False)))
 
     def reader(self, topic: str, position: Position = START, *, partition: int = 0) -> SqliteReader:
         """Return a reader at `position`; see the protocol. Indices are offsets here, so only the index counts."""

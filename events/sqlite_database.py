@@ -28,6 +28,10 @@ TABLES = (
     "CREATE TABLE records (idx INTEGER PRIMARY KEY, key BLOB NOT NULL, value BLOB NOT NULL, crc INTEGER NOT NULL)",
     "CREATE TABLE slots (slot INTEGER PRIMARY KEY, ticket BLOB NOT NULL, first_idx INTEGER NOT NULL, crc INTEGER)",
 )
+COLUMNS = 4
+ROWS_A_STATEMENT = 16
+_INSERT_ONE = "INSERT INTO records VALUES (?, ?, ?, ?)"
+_INSERT_MANY = _INSERT_ONE + ", (?, ?, ?, ?)" * (ROWS_A_STATEMENT - 1)
 _PREFIX = struct.Struct("<QI")
 
 
@@ -100,13 +104,24 @@ def _check_format(connection: apsw.Connection, path: Path) -> None:
         raise damaged(path, "its tables are not those of a log")
 
 
-def rows(index: int, entries: Iterable[tuple[bytes, bytes]]) -> list[tuple[int, bytes, bytes, int]]:
-    """Return the rows of entries that begin at `index`."""
+def parameters(index: int, entries: Iterable[tuple[bytes, bytes]]) -> list[int | bytes]:
+    """Return the columns of the rows of entries that begin at `index`, one row after the other in one list."""
     crc32, pack = zlib.crc32, _PREFIX.pack
-    return [
-        (number, key, value, crc32(value, crc32(key, crc32(pack(number, len(key))))))
-        for number, (key, value) in enumerate(entries, index)
-    ]
+    flat: list[int | bytes] = []
+    for number, (key, value) in enumerate(entries, index):
+        # record_crc, inline: this loop is a fifth of an append
+        flat += (number, key, value, crc32(value, crc32(key, crc32(pack(number, len(key))))))
+    return flat
+
+
+def insert(connection: apsw.Connection, flat: list[int | bytes]) -> None:
+    """Insert rows, many with one statement, which takes a third less time than one with each."""
+    size = COLUMNS * ROWS_A_STATEMENT
+    many = len(flat) // size * size
+    if many:
+        connection.executemany(_INSERT_MANY, [flat[start : start + size] for start in range(0, many, size)])
+    rest = [flat[start : start + COLUMNS] for start in range(many, len(flat), COLUMNS)]
+    connection.executemany(_INSERT_ONE, rest)
 
 
 def check_row(path: Path, row: tuple[object, ...], index: int | None) -> Record:

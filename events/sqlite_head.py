@@ -11,8 +11,9 @@ import zlib
 from pathlib import Path
 
 _COPY = struct.Struct("<8sQI")  # magic, count, CRC of both
+_BODY_BYTES = 16
 _MAGIC = b"ganghead"
-_COPY_OFFSETS = (0, 512)  # in turns, so that a kill in the middle of one write leaves the other
+_COPY_OFFSETS = (0, 512)  # the older one is overwritten, so that a kill in the middle of that leaves the newer
 _FILE_BYTES = 1024
 
 
@@ -27,19 +28,25 @@ class Head:
 
     def read(self) -> int:
         """Return the number of records acknowledged; 0 if none was ever noted."""
-        counts = [0]
+        return max(self._copies())
+
+    def write(self, count: int) -> None:
+        """Note that `count` records are durable. The caller holds the partition's lock."""
+        first, second = self._copies()
+        offset = _COPY_OFFSETS[0] if first < second else _COPY_OFFSETS[1]
+        body = _COPY.pack(_MAGIC, count, 0)[:_BODY_BYTES]
+        os.pwrite(self._file, body + zlib.crc32(body).to_bytes(4, "little"), offset)
+
+    def _copies(self) -> tuple[int, int]:
+        """Return what both copies say, 0 for one that is torn or was never written."""
         data = os.pread(self._file, _FILE_BYTES, 0)
-        for offset in _COPY_OFFSETS:
+        counts = [0, 0]
+        for copy, offset in enumerate(_COPY_OFFSETS):
             if len(data) >= offset + _COPY.size:
                 magic, count, crc = _COPY.unpack_from(data, offset)
-                if magic == _MAGIC and crc == zlib.crc32(data[offset : offset + 16]):
-                    counts.append(count)
-        return max(counts)
-
-    def write(self, count: int, turn: int) -> None:
-        """Note that `count` records are durable. The caller holds the partition's lock and alternates `turn`."""
-        body = _COPY.pack(_MAGIC, count, 0)[:16]
-        os.pwrite(self._file, body + zlib.crc32(body).to_bytes(4, "little"), _COPY_OFFSETS[turn % 2])
+                if magic == _MAGIC and crc == zlib.crc32(data[offset : offset + _BODY_BYTES]):
+                    counts[copy] = count
+        return counts[0], counts[1]
 
     def sync(self) -> None:
         """Make the head durable; between calls it survives the end of every process, but not a power failure."""

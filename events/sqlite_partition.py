@@ -206,14 +206,13 @@ class Partition:
         self.check_same_file()
         connection.execute("BEGIN IMMEDIATE")
         try:
-            first = following = sqlite_database.count(connection, self.path, self.head.read())
-            rows = sqlite_database.rows(first, own)
+            first = sqlite_database.count(connection, self.path, self.head.read())
+            flat = sqlite_database.parameters(first, own)
             firsts = []
             for each in pending:
-                following = first + len(rows)
-                firsts.append(following)
-                rows.extend(sqlite_database.rows(following, each.entries))
-            connection.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", rows)
+                firsts.append(first + len(flat) // sqlite_database.COLUMNS)
+                flat += sqlite_database.parameters(firsts[-1], each.entries)
+            sqlite_database.insert(connection, flat)
             if pending:
                 connection.executemany("INSERT OR REPLACE INTO slots VALUES (?, ?, ?, ?)", _slot_rows(pending, firsts))
             connection.execute("COMMIT")
@@ -221,7 +220,7 @@ class Partition:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-        self.head.write(first + len(rows), first + len(rows))
+        self.head.write(first + len(flat) // sqlite_database.COLUMNS)
         return first, firsts
 
     def _announce(self, pending: Sequence[Pending], firsts: Sequence[int]) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from gangline.events.log import CONTROL, Entry, LogDamaged, LogError, LogTooNew, Record
 from gangline.events.sqlite import SqliteLog
+from gangline.events.sqlite_head import Head
 from gangline.events.sqlite_wal import FRAME_HEADER_BYTES, HEADER_BYTES
 from tests.events.log_contract import content, everything
 
@@ -233,3 +234,20 @@ def test_a_file_that_is_no_log_is_named(tmp_path: Path) -> None:
     (tmp_path / DATABASE).write_bytes(b"something else entirely" * 300)
     with pytest.raises(LogDamaged, match="file is not a database"):
         SqliteLog(tmp_path)
+
+
+def test_a_head_torn_in_mid_write_leaves_the_one_before(tmp_path: Path) -> None:
+    head = Head(tmp_path / "head")
+    assert head.read() == 0
+    for count in range(2, 40, 2):
+        before = head.read()
+        whole = head.path.read_bytes()
+        head.write(count)
+        assert head.read() == count
+        after = head.path.read_bytes()
+        changed = [at for at in range(len(whole)) if whole[at] != after[at]]
+        for torn in changed[:-1]:
+            head.path.write_bytes(after[: torn + 1] + whole[torn + 1 :])
+            assert head.read() in {before, count}
+        head.path.write_bytes(after)
+    head.close()
