@@ -1,0 +1,115 @@
+"""Builds an agent's events: who says so, when, and because of what."""
+
+import time
+
+from gangline.agents.inventory import Inventory
+from gangline.agents.run_folder import AttemptKey
+from gangline.events import control, ids
+from gangline.events.types import CheckpointRef, Meta, RankExit
+
+MAX_REASON_CHARACTERS = 4000
+"""A reason is for people; what is longer is in the node's files."""
+
+
+def now_us() -> int:
+    """Return this machine's clock, microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+class Facts:
+    """Events of one run of one agent."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
+        self._node_id = inventory.node_id
+        self._agent_id = ids.uuid7().hex
+
+    def _meta(self, cause: str | None = None, at_us: int | None = None) -> Meta:
+        return Meta(
+            event_id=ids.uuid7(),
+            actor=f"agent:{self._node_id}",
+            at_us=now_us() if at_us is None else at_us,
+            cause=cause,
+        )
+
+    def registered(self) -> control.NodeRegistered:
+        """The agent has started."""
+        has = self._inventory
+        return control.NodeRegistered(
+            meta=self._meta(),
+            node_id=has.node_id,
+            boot_id=has.boot_id,
+            agent_id=self._agent_id,
+            address=has.address,
+            pod=has.pod,
+            gpu_type=has.gpu_type,
+            gpus=has.gpus,
+            cpu_milli=has.cpu_milli,
+            memory_bytes=has.memory_bytes,
+        )
+
+    def heartbeat(self, sequence: int) -> control.Heartbeat:
+        """The agent is alive."""
+        return control.Heartbeat(
+            meta=self._meta(),
+            node_id=self._node_id,
+            boot_id=self._inventory.boot_id,
+            agent_id=self._agent_id,
+            sequence=sequence,
+        )
+
+    def started(self, key: AttemptKey, run_dir: str, *, cause: str | None, at_us: int) -> control.RanksStarted:
+        """The share's ranks run."""
+        return control.RanksStarted(
+            meta=self._meta(cause, at_us),
+            job_id=key.job_id,
+            attempt=key.attempt,
+            node_id=self._node_id,
+            run_dir=run_dir,
+        )
+
+    def exited(
+        self, key: AttemptKey, exits: tuple[RankExit, ...], *, gone: bool, at_us: int | None = None
+    ) -> control.RanksExited:
+        """Ranks have ended, or nothing of the share is left."""
+        return control.RanksExited(
+            meta=self._meta(at_us=at_us),
+            job_id=key.job_id,
+            attempt=key.attempt,
+            node_id=self._node_id,
+            exits=exits,
+            gone=gone,
+        )
+
+    def launch_failed(
+        self, key: AttemptKey, reason: str, *, retryable: bool, cause: str | None, at_us: int
+    ) -> control.LaunchFailed:
+        """The share could not be started."""
+        return control.LaunchFailed(
+            meta=self._meta(cause, at_us),
+            job_id=key.job_id,
+            attempt=key.attempt,
+            node_id=self._node_id,
+            reason=reason[:MAX_REASON_CHARACTERS],
+            retryable=retryable,
+        )
+
+    def uploaded(self, key: AttemptKey, checkpoint: CheckpointRef, size_bytes: int) -> control.CheckpointUploaded:
+        """A checkpoint is stored and verified."""
+        return control.CheckpointUploaded(
+            meta=self._meta(),
+            job_id=key.job_id,
+            attempt=key.attempt,
+            checkpoint=checkpoint,
+            size_bytes=size_bytes,
+        )
+
+    def rejected(self, key: AttemptKey, checkpoint: CheckpointRef, reason: str) -> control.CheckpointRejected:
+        """A rank found an offered checkpoint damaged."""
+        return control.CheckpointRejected(
+            meta=self._meta(),
+            job_id=key.job_id,
+            attempt=key.attempt,
+            checkpoint=checkpoint,
+            reason=reason[:MAX_REASON_CHARACTERS],
+        )
