@@ -22,7 +22,7 @@ class Facts:
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
         self._node_id = inventory.node_id
-        self._agent_id = ids.uuid7().hex
+        self._agent_id = ids.uuid7().hex()
 
     def _meta(self, cause: str | None = None, at_us: int | None = None) -> Meta:
         return Meta(
@@ -33,7 +33,7 @@ class Facts:
         )
 
     def registered(self) -> control.NodeRegistered:
-        """The agent has started."""
+        """Say that the agent has started."""
         has = self._inventory
         return control.NodeRegistered(
             meta=self._meta(),
@@ -49,7 +49,7 @@ class Facts:
         )
 
     def heartbeat(self, sequence: int) -> control.Heartbeat:
-        """The agent is alive."""
+        """Say that the agent is alive."""
         return control.Heartbeat(
             meta=self._meta(),
             node_id=self._node_id,
@@ -59,7 +59,7 @@ class Facts:
         )
 
     def started(self, key: AttemptKey, run_dir: str, *, cause: str | None, at_us: int) -> control.RanksStarted:
-        """The share's ranks run."""
+        """Say that the share's ranks run."""
         return control.RanksStarted(
             meta=self._meta(cause, at_us),
             job_id=key.job_id,
@@ -71,7 +71,7 @@ class Facts:
     def exited(
         self, key: AttemptKey, exits: tuple[RankExit, ...], *, gone: bool, at_us: int | None = None
     ) -> control.RanksExited:
-        """Ranks have ended, or nothing of the share is left."""
+        """Say that ranks have ended, or that nothing of the share is left."""
         return control.RanksExited(
             meta=self._meta(at_us=at_us),
             job_id=key.job_id,
@@ -84,7 +84,7 @@ class Facts:
     def launch_failed(
         self, key: AttemptKey, reason: str, *, retryable: bool, cause: str | None, at_us: int
     ) -> control.LaunchFailed:
-        """The share could not be started."""
+        """Say that the share could not be started."""
         return control.LaunchFailed(
             meta=self._meta(cause, at_us),
             job_id=key.job_id,
@@ -95,7 +95,7 @@ class Facts:
         )
 
     def uploaded(self, key: AttemptKey, checkpoint: CheckpointRef, size_bytes: int) -> control.CheckpointUploaded:
-        """A checkpoint is stored and verified."""
+        """Say that a checkpoint is stored and verified."""
         return control.CheckpointUploaded(
             meta=self._meta(),
             job_id=key.job_id,
@@ -105,7 +105,7 @@ class Facts:
         )
 
     def rejected(self, key: AttemptKey, checkpoint: CheckpointRef, reason: str) -> control.CheckpointRejected:
-        """A rank found an offered checkpoint damaged."""
+        """Say that a rank found an offered checkpoint damaged."""
         return control.CheckpointRejected(
             meta=self._meta(),
             job_id=key.job_id,

@@ -7,6 +7,7 @@
     stop.json      tells it to stop
     failed.json    why the agent could not launch the share
     reported       the log has the share's last fact; the agent has nothing to do here any more
+    uploaded/      names the checkpoints that the log has
     rank-R.out .err  the ranks' output
     spool/         GANGLINE_SPOOL_DIR
     work/          the job's code, and the ranks' working directory
@@ -135,7 +136,20 @@ class RunFolder:
 
     def set_reported(self) -> None:
         """Note that the log has the last fact about this share. If this is lost it is reported again, which is fine."""
-        (self.path / "reported").touch()
+        if self.path.exists():  # what was never launched has no folder
+            (self.path / "reported").touch()
+
+    def uploaded(self) -> set[str]:
+        """Return the manifests' SHA-256 of the checkpoints that the log has."""
+        try:
+            return {path.name for path in (self.path / "uploaded").iterdir()}
+        except FileNotFoundError:
+            return set()
+
+    def set_uploaded(self, manifest_sha256: str) -> None:
+        """Note that the log has this checkpoint, so that it need not be verified again."""
+        (self.path / "uploaded").mkdir(exist_ok=True)
+        (self.path / "uploaded" / manifest_sha256).touch()
 
     def start(self, plan: Plan) -> subprocess.Popen[bytes]:
         """Store the plan and start the shim, which holds the lock from before it exists."""

@@ -1,0 +1,55 @@
+"""The agent's process: `python -m gangline.agents --home DIR --log URL`."""
+
+import argparse
+import logging
+import signal
+import sys
+from pathlib import Path
+
+from gangline.agents import inventory
+from gangline.agents.agent import Agent
+from gangline.events.open_log import open_log
+from gangline.schemas.errors import GanglineError
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the agent's arguments."""
+    arguments = argparse.ArgumentParser("gangline agent", description="Runs gangs on this node.")
+    arguments.add_argument("--home", type=Path, required=True, help="folder of this node's runs, shared with nobody")
+    arguments.add_argument("--log", required=True, help="URL of the log: sqlite:FOLDER or kafka://HOST:PORT/PREFIX")
+    arguments.add_argument("--node-id", help="unique in the cluster; default: the host name")
+    arguments.add_argument("--gpus", type=int, help="slots to declare where there are no GPUs, or GPUs to offer")
+    arguments.add_argument("--gpu-type", help=f"default: the model that NVML names, or '{inventory.DECLARED}'")
+    arguments.add_argument("--pod", default=inventory.DEFAULT_POD, help="nodes with fast links to each other")
+    arguments.add_argument("--address", help="where other nodes reach this one; default: that of the default route")
+    return arguments
+
+
+def main() -> int:
+    """Run an agent until SIGTERM or SIGINT; ranks outlive it."""
+    options = parser().parse_args()
+    logging.basicConfig(format="gangline agent: %(message)s", level=logging.WARNING)
+    try:
+        has = inventory.take(
+            node_id=options.node_id,
+            address=options.address,
+            pod=options.pod,
+            gpus=options.gpus,
+            gpu_type=options.gpu_type,
+        )
+        log = open_log(options.log)
+        try:
+            agent = Agent(options.home, log, has)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda *_: agent.stop())
+            agent.run()
+        finally:
+            log.close()
+    except GanglineError as error:
+        sys.stderr.write(f"gangline agent: {error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
