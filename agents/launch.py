@@ -84,7 +84,6 @@ def prepare(binding: Binding, inventory: Inventory, folder: RunFolder, home: Pat
         job_id=gang.job_id,
         attempt=gang.attempt,
         token=token,
-        boot_id=inventory.boot_id,
         cause=binding.cause,
         grace_us=gang.grace_us,
         directory=str(folder.work),

@@ -65,7 +65,6 @@ class Plan(Value, frozen=True, kw_only=True):
     job_id: str
     attempt: int
     token: str
-    boot_id: str
     cause: str | None
     grace_us: int
     directory: str

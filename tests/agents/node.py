@@ -197,11 +197,13 @@ class Node:
         event = wait_for(gone, "RanksExited with gone")
         return {exit_.rank: exit_.exit_code for exit_ in event.exits}
 
-    def wait_output(self, bound: GangBound, text: str, *, rank: int = 0) -> str:
+    def wait_output(self, bound: GangBound, text: str, *, rank: int = 0, timeout_s: float = WAIT_S) -> str:
         """Return a rank's output once it contains `text`."""
         path = self.folder(key_of(bound)).path / f"rank-{rank}.out"
         return wait_for(
-            lambda: found if path.exists() and text in (found := path.read_text()) else None, f"{text!r} in {path}"
+            lambda: found if path.exists() and text in (found := path.read_text()) else None,
+            f"{text!r} in {path}",
+            timeout_s=timeout_s,
         )
 
     def folder(self, key: AttemptKey) -> RunFolder:

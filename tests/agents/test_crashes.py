@@ -231,7 +231,6 @@ PLAN = msgspec.json.encode(
         "job_id": "job-a",
         "attempt": 1,
         "token": "1" * 32,
-        "boot_id": "",
         "cause": None,
         "grace_us": 0,
         "directory": "/",
