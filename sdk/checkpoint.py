@@ -3,7 +3,6 @@
 Planning, format and resharding are torch.distributed.checkpoint's, so a run may resume with another number of ranks.
 """
 
-import importlib.metadata
 import time
 import warnings
 from collections.abc import Callable
@@ -94,14 +93,14 @@ class Checkpointer:
     def _save(self, ranks: "Ranks", state: dict[str, Any], step: int, data_position: dict[str, Any] | None) -> Path:
         from torch.distributed.checkpoint.state_dict_saver import save
 
-        from gangline.sdk.state import stored_tree
+        from gangline.sdk.state import tree_to_save
         from gangline.sdk.storage import HashingWriter
 
         tree: dict[str, Any] = {}
 
         def prepare() -> tuple[int, bytes]:
             nonlocal tree
-            tree = stored_tree(state, loading=False)
+            tree = tree_to_save(state)
             return step_number(step), _json_object(data_position)
 
         asked = ranks.all("preparing the state", prepare)
@@ -130,6 +129,8 @@ class Checkpointer:
         files: list[CheckpointFile],
         data_position: bytes,
     ) -> None:
+        from importlib.metadata import version  # slow to import
+
         for file in files:
             path = folder / file.path
             if not path.is_file() or path.stat().st_size != file.size_bytes:
@@ -142,7 +143,7 @@ class Checkpointer:
             files=tuple(sorted(files, key=lambda file: file.path)),
             data_position=msgspec.json.decode(data_position),
             created_at_us=time.time_ns() // 1000,
-            gangline_version=importlib.metadata.version("gangline"),
+            gangline_version=version("gangline"),
         )
         write_durably(folder / MANIFEST_NAME, encode_manifest(manifest))
 
@@ -172,17 +173,17 @@ class Checkpointer:
         from torch.distributed.checkpoint.state_dict_loader import load
 
         from gangline.sdk.ranks import RankFailed
-        from gangline.sdk.state import put_back, stored_tree
+        from gangline.sdk.state import put_back, tree_to_load
 
+        reader = FileSystemReader(folder)
         tree: dict[str, Any] = {}
 
         def prepare() -> None:
             nonlocal tree
-            tree = stored_tree(state, loading=True)
+            tree = tree_to_load(state, reader.read_metadata().state_dict_metadata)
 
         try:
             ranks.all("preparing the state", prepare)
-            reader = FileSystemReader(folder)
             _collectively(ranks, lambda no_dist: load(tree, storage_reader=reader, no_dist=no_dist))
             ranks.all("putting the state back", lambda: put_back(state, tree))
         except RankFailed as error:

@@ -3,6 +3,7 @@
 import os
 import resource
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,22 @@ def die_while_saving(folder: str) -> None:
     checkpointer.save(training.state, step=4)
 
 
+def die_before_the_manifest(folder: str, boundary: str) -> None:
+    """Save step 1; save step 2 with rank 0 killed just before it would open, or rename, the manifest's file."""
+    training, checkpointer = Training(), Checkpointer(gangline.init("job", folder=folder))
+    training.train(1, 1)
+    checkpointer.save(training.state, step=1)
+    method = getattr(Path, boundary)
+
+    def dying(path: Path, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the method that it stands for
+        if path.name.startswith(".manifest.json") and path.parent.name == "step-2":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return method(path, *args, **kwargs)
+
+    setattr(Path, boundary, dying)
+    checkpointer.save(training.state, step=2)
+
+
 def fail_and_save_again(folder: str, how: str) -> tuple[str, str]:
     """Save with rank 1 failing, then well; gives the first error and the folder of the second save."""
     training, checkpointer = Training(), Checkpointer(gangline.init("job", folder=folder))
@@ -168,6 +185,30 @@ def log_and_name_attempt(folder: str) -> int:
     run = gangline.init("job", folder=folder)
     run.log({"rank": dist.get_rank()}, step=1)
     return run.attempt
+
+
+class PartlyTrained:
+    """A module with a parameter that never gets a gradient, one that is frozen, and any optimizer."""
+
+    def __init__(self, make_optimizer: Callable[[Any], torch.optim.Optimizer]) -> None:
+        torch.manual_seed(1)
+        self.model = torch.nn.ModuleDict({name: torch.nn.Linear(3, 3) for name in ("used", "unused", "frozen")})
+        self.model["frozen"].requires_grad_(requires_grad=False)
+        self.optimizer = make_optimizer(self.model.parameters())
+        self.state = {"model": self.model, "optimizer": self.optimizer}
+
+    def train(self, steps: int) -> list[Any]:
+        """Train, and give all weights, the optimizer's settings, and its state of the used layer."""
+        for step in range(steps):
+            self.optimizer.zero_grad()
+            self.model["used"](torch.full((3,), float(step))).square().sum().backward()
+            self.optimizer.step()
+        state = self.optimizer.state_dict()
+        return [
+            [value.tolist() for value in self.model.state_dict().values()],
+            state["param_groups"],
+            [{k: v if v is None else v.tolist() for k, v in state["state"].get(i, {}).items()} for i in (0, 1)],
+        ]
 
 
 def exists_without(folder: Path, name: str) -> bool:

@@ -101,6 +101,43 @@ def test_a_rank_killed_while_saving_leaves_no_manifest_and_resume_takes_the_one_
     assert [found[0] for found, _ in ended] == [2, 2]
 
 
+@pytest.mark.parametrize("boundary", ["open", "rename"])
+def test_rank_0_killed_when_only_the_manifest_is_missing_leaves_no_checkpoint(tmp_path: Path, boundary: str) -> None:
+    first, second = run_ranks(2, scenarios.die_before_the_manifest, str(tmp_path), boundary, store=tmp_path / "s1")
+    assert first.killed_by == 9
+    assert second.error is not None
+    assert second.error[0] == "CheckpointSaveFailed"
+    attempt = tmp_path / "job" / "attempt-1"
+    assert {"__0_0.distcp", "__1_0.distcp", ".metadata"} <= {path.name for path in (attempt / "step-2").iterdir()}
+    assert steps_of(attempt) == ["step-1"]
+    ended = values(run_ranks(2, scenarios.resume_and_train, str(tmp_path), 1, store=tmp_path / "s2"))
+    assert [found[0] for found, _ in ended] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "make_optimizer",
+    [
+        lambda parameters: torch.optim.AdamW(parameters, lr=0.1),
+        lambda parameters: torch.optim.SGD(parameters, lr=0.01),
+        lambda parameters: torch.optim.SGD(parameters, lr=0.01, momentum=0.9),
+        lambda parameters: torch.optim.Adagrad(parameters, lr=0.1),
+    ],
+    ids=["AdamW", "SGD", "SGD with momentum", "Adagrad"],
+)
+@pytest.mark.parametrize("trained_steps", [0, 2])
+def test_parameters_that_never_had_a_gradient_resume_as_they_were(
+    tmp_path: Path,
+    make_optimizer: Any,  # noqa: ANN401
+    trained_steps: int,
+) -> None:
+    checkpointer = Checkpointer(gangline.init("job", folder=tmp_path))
+    whole, resumed = (scenarios.PartlyTrained(make_optimizer) for _ in "ab")
+    whole.train(trained_steps)
+    checkpointer.save(whole.state, step=trained_steps)
+    checkpointer.resume(resumed.state)
+    assert resumed.train(3) == whole.train(3)
+
+
 @pytest.mark.parametrize(
     ("how", "reason"),
     [("store", "this object cannot be stored"), ("state", "there is no state"), ("disk", "File too large")],
