@@ -10,7 +10,8 @@ from benchmarks.figures import Figure
 
 def figures(*, quick: bool) -> Iterator[Figure]:
     """Yield the figures of the backends and of the fold."""
-    from benchmarks import log_fold, log_sqlite
+    from benchmarks import log_fold, log_kafka, log_sqlite
 
     yield from log_sqlite.figures(quick=quick)
     yield from log_fold.figures(quick=quick)
+    yield from log_kafka.figures(quick=quick)

@@ -1,4 +1,4 @@
-"""Decoding control events and folding them through the core's own reducers, on one core."""
+"""Decoding control events and folding them through the core's own reducers, per second of one core's time."""
 
 import gc
 import random
@@ -30,20 +30,20 @@ def figures(*, quick: bool) -> Iterator[Figure]:
     rates, decode_rates = [], []
     with quiet_collector():
         for _ in range(5 if quick else 15):
-            start = time.perf_counter()
+            start = time.process_time()
             fold(state, values)
-            rates.append(len(values) / (time.perf_counter() - start))
-            start = time.perf_counter()
+            rates.append(len(values) / (time.process_time() - start))
+            start = time.process_time()
             for value in values:
                 codec.decode(value)
-            decode_rates.append(len(values) / (time.perf_counter() - start))
+            decode_rates.append(len(values) / (time.process_time() - start))
     yield Figure(
         name="log.fold_per_s",
         value=statistics.median(rates),
         unit="events/s",
         goal=60_000.0,
         better="higher",
-        reference=f"decoding alone {statistics.median(decode_rates):,.0f}/s; {LIVE_JOBS:,} live jobs",
+        reference=f"decoding alone {statistics.median(decode_rates):,.0f}/s; {LIVE_JOBS:,} live jobs; CPU time",
     )
 
 
