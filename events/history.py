@@ -5,6 +5,7 @@ through the last such round only. What a round quarantines is left out of its in
 decoded stops the reader, for skipping it would be a silent divergence. (Architecture, sections 3 and 4.)
 """
 
+import itertools
 from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -22,6 +23,7 @@ from gangline.events.log import (
     LogDamaged,
     LogReplaced,
     LogTooNew,
+    LogUnavailable,
     Position,
     Record,
 )
@@ -108,40 +110,48 @@ class HistoryReader:
         """
         if not self._rounds:
             self._rounds.extend(self._decisions.read(DECISIONS_BATCH, timeout_s=timeout_s))
-        return list(self._take(limit))
+        taken: list[Segment] = []
+        try:
+            while len(taken) < limit and (segment := self._next()):
+                taken.append(segment)
+        except LogUnavailable:
+            # What is complete is not lost with the rest, which the next call reads again.
+            if not taken:
+                raise
+        return taken
 
     def read_to_end(self) -> Iterator[Segment]:
         """Yield segments until every record of `decisions` that was acknowledged before this call is taken in."""
-        yield from self._take(None)
+        yield from iter(self._next, None)
         for records in self._decisions.read_to_end(DECISIONS_BATCH):
             self._rounds.extend(records)
-            yield from self._take(None)
+            yield from iter(self._next, None)
 
     def close(self) -> None:
         """Release the readers. Twice is fine."""
         self._control.close()
         self._decisions.close()
 
-    def _take(self, limit: int | None) -> Iterator[Segment]:
-        taken = 0
-        while self._rounds and (limit is None or taken < limit):
-            record = self._rounds.popleft()
+    def _next(self) -> Segment | None:
+        """Return the next segment of the rounds at hand, None if there is none. An error takes nothing."""
+        while self._rounds:
+            record = self._rounds[0]
             event = _decode(record, DECISIONS)
-            if isinstance(event, LogCreated):
-                continue
-            if not isinstance(event, TermOpened | RoundDecided):
+            if not isinstance(event, LogCreated | TermOpened | RoundDecided):
                 raise LogDamaged(f"record {record.index} of '{DECISIONS}' is a {type(event).__name__}: not its place")
-            admitted = terms.admit(self._terms, event)
-            if admitted is None:
-                continue
-            self._terms = admitted
-            if isinstance(event, TermOpened):
+            admitted = None if isinstance(event, LogCreated) else terms.admit(self._terms, event)
+            segment = self._segment(event, record, admitted) if admitted and isinstance(event, RoundDecided) else None
+            self._rounds.popleft()
+            if admitted:
+                self._terms = admitted
+            if segment:
+                self._behind, self._opened = segment.control, []
+                return segment
+            if admitted and isinstance(event, TermOpened):
                 self._opened.append(event)
-                continue
-            yield self._segment(event, record)
-            taken += 1
+        return None
 
-    def _segment(self, decided: RoundDecided, record: Record) -> Segment:
+    def _segment(self, decided: RoundDecided, record: Record, admitted: Terms) -> Segment:
         decisions = tuple(_decode_inner(value, record) for value in decided.decisions)
         quarantined = {one.control_index for one in decisions if isinstance(one, InputQuarantined)}
         records = self._through(decided.tick_index)
@@ -158,30 +168,28 @@ class HistoryReader:
                 f"round {decided.tick_index} (record {record.index} of '{DECISIONS}') was decided on another "
                 f"'{CONTROL}': its tick is not record {decided.tick_index}; restore both topics from the same copy"
             )
-        self._behind = records[-1].after
-        opened, self._opened = tuple(self._opened), []
-        return Segment(opened, inputs, decided, record, decisions, self._behind, record.after, self._terms)
+        for _ in records:
+            self._held.popleft()
+        after = records[-1].after
+        return Segment(tuple(self._opened), inputs, decided, record, decisions, after, record.after, admitted)
 
     def _through(self, index: int) -> list[Record]:
         """Return the records of `control` through `index`, which are acknowledged since a round covers them."""
-        taken: list[Record] = []
-        while not taken or taken[-1].index < index:
-            if not self._held and not self._fill():
+        while not self._held or self._held[-1].index < index:
+            if not self._fill():
                 end = self._control.position.index
                 raise LogCut(
                     f"round {index} is decided, but '{CONTROL}' ends at {end}: records are missing; "
                     "restore the log from a copy that has them"
                 )
-            taken.append(self._held.popleft())
-        return taken
+        return list(itertools.takewhile(lambda record: record.index <= index, self._held)) or [self._held[0]]
 
     def _fill(self) -> bool:
-        self._held.extend(self._control.read(CONTROL_BATCH))
-        if not self._held:
-            for records in self._control.read_to_end(CONTROL_BATCH):
-                self._held.extend(records)
-                break
-        return bool(self._held)
+        records = self._control.read(CONTROL_BATCH)
+        if not records:
+            records = next(iter(self._control.read_to_end(CONTROL_BATCH)), [])
+        self._held.extend(records)
+        return bool(records)
 
 
 def _decode(record: Record, topic: str) -> Event | Decision:

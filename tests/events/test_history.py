@@ -1,13 +1,28 @@
 """The merge of `control` and `decisions`: what counts, in which order, and what stops it."""
 
+import contextlib
+import itertools
+
 import pytest
 
 from gangline.events import codec, identity
 from gangline.events.control import LogCreated, NodeRegistered
 from gangline.events.decisions import InputQuarantined, JobAdmitted, PolicyActivated
 from gangline.events.history import HistoryReader, Segment
-from gangline.events.log import CONTROL, DECISIONS, Entry, LogCut, LogDamaged, LogReplaced, LogTooNew, Position
-from gangline.events.memory import MemoryLog
+from gangline.events.log import (
+    CONTROL,
+    DECISIONS,
+    START,
+    Entry,
+    LogCut,
+    LogDamaged,
+    LogReplaced,
+    LogTooNew,
+    LogUnavailable,
+    Position,
+    Record,
+)
+from gangline.events.memory import MemoryLog, MemoryReader
 from gangline.events.terms import Terms
 from gangline.events.types import Meta
 from tests.histories import Script
@@ -240,3 +255,42 @@ def test_an_admission_reaches_the_reader(script: Script) -> None:
     (decision,) = segments(script)[-1].decisions
     assert isinstance(decision, JobAdmitted)
     assert decision.job_id == job
+
+
+class Stuttering(MemoryLog):
+    """A log whose readers of `control` fail every other time, as a broker that comes and goes."""
+
+    def reader(self, topic: str, position: Position = START, *, partition: int = 0) -> MemoryReader:
+        reader = super().reader(topic, position, partition=partition)
+        if topic == CONTROL and self.stutters:
+            calls = itertools.count()
+            read = reader.read
+
+            def sometimes(limit: int = 10_000, *, timeout_s: float = 0.0) -> list[Record]:
+                if next(calls) % 2 == 0:
+                    raise LogUnavailable("nobody answers")
+                return read(min(limit, 1), timeout_s=timeout_s)
+
+            reader.read = sometimes  # type: ignore[method-assign] # the fault
+        return reader
+
+    stutters = False
+
+
+def test_a_log_that_does_not_answer_costs_no_segment() -> None:
+    log = Stuttering()
+    script = Script(log)
+    script.starts()
+    for number in range(4):
+        script.node(f"node-{number}")
+        script.decides()
+        script.opens()
+    whole = segments(script)
+    reader = HistoryReader(log)
+    log.stutters = True
+    reader._control = log.reader(CONTROL)
+    read: list[Segment] = []
+    for _ in range(100):
+        with contextlib.suppress(LogUnavailable):
+            read += reader.read()
+    assert read == whole

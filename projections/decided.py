@@ -1,0 +1,157 @@
+"""What the decisions of a round mean in rows."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from sqlalchemy import and_, select
+from sqlalchemy.sql import ColumnElement
+
+from gangline.events import decisions as decided
+from gangline.events.types import Decision, Policy
+from gangline.projections.rows import Rows, checkpoint_is, json
+from gangline.projections.tables import answers, attempts, checkpoints, jobs, placements, policies, queues
+
+
+def answered(rows: Rows, answer: decided.Answer) -> None:
+    """Keep an answer, and drop what it turned away."""
+    fields = {name: getattr(answer, name, None) for name in ("job_id", "key", "value", "limit", "message")}
+    rows.add(
+        answers,
+        control_index=answer.control_index,
+        command_id=answer.command_id.hex(),
+        kind=type(answer).__name__,
+        tick_index=rows.index,
+        at_us=rows.at_us,
+        **fields,
+    )
+    if not isinstance(answer, decided.JobAdmitted):
+        # A submission that is not admitted is no job; if one was before under this command, that one stands.
+        gone = and_(jobs.c.command_id == answer.command_id.hex(), jobs.c.state == "submitted")
+        rows.remove(jobs, gone)
+
+
+def job_admitted(rows: Rows, decision: decided.JobAdmitted) -> None:
+    """Let the job wait."""
+    rows.change(
+        jobs,
+        jobs.c.job_id == decision.job_id,
+        state="pending",
+        admitted_index=rows.index,
+        admitted_at_us=rows.at_us,
+    )
+    rows.note("admitted", decision.job_id)
+
+
+def policy_activated(rows: Rows, decision: decided.PolicyActivated) -> None:
+    """Put the policy in force."""
+    asked = policies.c.control_index == decision.control_index
+    row = rows.first(select(policies.c.policy).where(asked))
+    if row is None:
+        return
+    rows.change(policies, asked, activated_index=rows.index)
+    rows.remove(queues)
+    for queue in msgspec.json.decode(row.policy, type=Policy).queues:
+        rows.add(queues, path=queue.path, policy_index=decision.control_index)
+
+
+def gang_bound(rows: Rows, decision: decided.GangBound) -> None:
+    """Add an attempt and its placement."""
+    resume_step = decision.resume[0].step if decision.resume else None
+    rows.add(
+        attempts,
+        job_id=decision.job_id,
+        attempt=decision.attempt,
+        state="bound",
+        world_size=decision.world_size,
+        master_address=decision.master_address,
+        master_port=decision.master_port,
+        resume_step=resume_step,
+        bound_index=rows.index,
+        bound_at_us=rows.at_us,
+    )
+    for share in decision.shares:
+        rows.add(
+            placements,
+            job_id=decision.job_id,
+            attempt=decision.attempt,
+            node_id=share.node_id,
+            address=share.address,
+            gpus=json(share.gpus),
+            gpu_count=len(share.gpus),
+            gpu_milli=share.gpu_milli,
+            cpu_milli=share.cpu_milli,
+            memory_bytes=share.memory_bytes,
+            first_rank=share.first_rank,
+        )
+    rows.change(jobs, jobs.c.job_id == decision.job_id, state="running", attempts=decision.attempt)
+    placement = {share.node_id: share.gpus for share in decision.shares}
+    rows.note("bound", decision.job_id, decision.attempt, placement=placement, resume_step=resume_step)
+
+
+def attempt_stop_ordered(rows: Rows, decision: decided.AttemptStopOrdered) -> None:
+    """Mark the attempt and its job as stopping."""
+    stop = {"stop_reason": decision.reason, "stop_index": rows.index, "stop_at_us": rows.at_us}
+    rows.change(attempts, _attempt(decision), state="stopping", **stop)
+    rows.change(jobs, jobs.c.job_id == decision.job_id, state="stopping")
+    rows.note("stop ordered", decision.job_id, decision.attempt, reason=decision.reason, grace_us=decision.grace_us)
+
+
+def attempt_ended(rows: Rows, decision: decided.AttemptEnded) -> None:
+    """Close the attempt."""
+    ended = {"ended_index": rows.index, "ended_at_us": rows.at_us}
+    rows.change(attempts, _attempt(decision), state="ended", outcome=decision.outcome, cause=decision.cause, **ended)
+    rows.note("attempt ended", decision.job_id, decision.attempt, outcome=decision.outcome, cause=decision.cause)
+
+
+def job_requeued(rows: Rows, decision: decided.JobRequeued) -> None:
+    """Let the job wait again."""
+    job = {"state": "pending", "failures_in_row": decision.failures_in_row, "cause": decision.cause}
+    rows.change(jobs, jobs.c.job_id == decision.job_id, **job)
+    failures = decision.failures_in_row
+    rows.note("requeued", decision.job_id, decision.attempt, failures_in_row=failures, cause=decision.cause)
+
+
+def job_ended(rows: Rows, decision: decided.JobEnded) -> None:
+    """Close the job."""
+    ended = {"ended_index": rows.index, "ended_at_us": rows.at_us}
+    rows.change(jobs, jobs.c.job_id == decision.job_id, state=decision.outcome, cause=decision.cause, **ended)
+    rows.note("ended", decision.job_id, outcome=decision.outcome, cause=decision.cause)
+
+
+def checkpoint_committed(rows: Rows, decision: decided.CheckpointCommitted) -> None:
+    """Let the checkpoint exist."""
+    _judged(rows, decision, "committed", None)
+
+
+def checkpoint_refused(rows: Rows, decision: decided.CheckpointRefused) -> None:
+    """Mark a checkpoint that will never be restored."""
+    _judged(rows, decision, "refused", decision.reason)
+
+
+def _judged(
+    rows: Rows, decision: decided.CheckpointCommitted | decided.CheckpointRefused, state: str, reason: str | None
+) -> None:
+    where = checkpoint_is(decision.job_id, decision.checkpoint)
+    at = {"decided_index": rows.index, "decided_at_us": rows.at_us}
+    rows.change(checkpoints, where, state=state, reason=reason, **at)
+    step = decision.checkpoint.step
+    rows.note(f"checkpoint {state}", decision.job_id, decision.attempt, step=step, reason=reason)
+
+
+def _attempt(decision: decided.AttemptStopOrdered | decided.AttemptEnded) -> ColumnElement[bool]:
+    return and_(attempts.c.job_id == decision.job_id, attempts.c.attempt == decision.attempt)
+
+
+WRITES: Mapping[type[Decision], Callable[[Rows, Any], None]] = {
+    decided.JobAdmitted: job_admitted,
+    decided.PolicyActivated: policy_activated,
+    decided.GangBound: gang_bound,
+    decided.AttemptStopOrdered: attempt_stop_ordered,
+    decided.AttemptEnded: attempt_ended,
+    decided.JobRequeued: job_requeued,
+    decided.JobEnded: job_ended,
+    decided.CheckpointCommitted: checkpoint_committed,
+    decided.CheckpointRefused: checkpoint_refused,
+}
+"""Every decision that leaves rows beside its answer, by type."""

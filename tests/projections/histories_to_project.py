@@ -1,0 +1,111 @@
+"""A history that leaves rows in every table."""
+
+from gangline.events.control import (
+    ActivatePolicy,
+    CancelJob,
+    CheckpointRejected,
+    CheckpointUploaded,
+    LaunchFailed,
+)
+from gangline.events.decisions import (
+    AnswerRepeated,
+    AttemptEnded,
+    AttemptStopOrdered,
+    CancelAccepted,
+    CheckpointCommitted,
+    CheckpointRefused,
+    InputQuarantined,
+    JobEnded,
+    JobRejected,
+    JobRequeued,
+    PolicyActivated,
+)
+from gangline.events.log import Log
+from gangline.events.types import CheckpointRef, Policy, Queue
+from tests.histories import Script, gang_bound
+
+
+def eventful(log: Log) -> Script:
+    """Write a job that fails, resumes and succeeds; one that is cancelled; one that is rejected; and oddities."""
+    script = Script(log)
+    script.starts()
+    script.node("node-0")
+    script.node("node-1")
+    job = script.admits()
+    script.binds(job, nodes=("node-0", "node-1"))
+    script.runs(job, node_id="node-0")
+    script.runs(job, node_id="node-1")
+    script.runs(job, node_id="node-1")
+    script.decides()
+    good, late = (CheckpointRef(step=n, uri=f"file:///c/{n}", manifest_sha256=f"{n}" * 64) for n in (1, 2))
+    for ref in (good, late, good):
+        script.append(CheckpointUploaded(meta=script.meta(), job_id=job, attempt=1, checkpoint=ref, size_bytes=10))
+    script.append(
+        CheckpointUploaded(meta=script.meta(), job_id="job-unknown", attempt=1, checkpoint=good, size_bytes=1)
+    )
+    script.decides(
+        CheckpointCommitted(job_id=job, attempt=1, checkpoint=good),
+        CheckpointRefused(job_id=job, attempt=1, checkpoint=late, reason="not \0 newer"),
+    )
+    script.exits(job, -9, node_id="node-0")
+    script.decides(AttemptStopOrdered(job_id=job, attempt=1, reason="rank_failed", grace_us=30_000_000))
+    script.exits(job, 1, node_id="node-1")
+    script.exits(job, 0, node_id="node-1")
+    script.opens()
+    script.decides(
+        AttemptEnded(job_id=job, attempt=1, outcome="failed", cause="rank 0 was killed by signal 9"),
+        JobRequeued(job_id=job, attempt=1, failures_in_row=1, cause="rank 0 was killed by signal 9"),
+        gang_bound(job, 2),
+    )
+    script.append(CheckpointRejected(meta=script.meta(), job_id=job, attempt=2, checkpoint=good, reason="torn"))
+    script.runs(job, attempt=2)
+    script.exits(job, 0, attempt=2)
+    script.decides(
+        AttemptEnded(job_id=job, attempt=2, outcome="succeeded", cause="every rank exited with 0"),
+        JobEnded(job_id=job, outcome="succeeded", cause="every rank exited with 0", attempts=2),
+    )
+    cancelled(script)
+    turned_away(script)
+    return script
+
+
+def cancelled(script: Script) -> None:
+    job = script.admits()
+    script.binds(job)
+    script.append(
+        LaunchFailed(
+            meta=script.meta(), job_id=job, attempt=1, node_id="node-0", reason="no such file", retryable=False
+        )
+    )
+    command_id = script.command_id()
+    index = script.append(CancelJob(meta=script.meta(command_id), job_id=job, reason="enough"))
+    script.decides(
+        CancelAccepted(command_id=command_id, control_index=index, job_id=job),
+        AttemptEnded(job_id=job, attempt=1, outcome="cancelled", cause="enough"),
+        JobEnded(job_id=job, outcome="cancelled", cause="enough", attempts=1),
+    )
+
+
+def turned_away(script: Script) -> None:
+    command_id = script.command_id()
+    _, index = script.submits(command_id, queue="nowhere", env={"WORD": "\u00fc\0"})
+    _, again = script.submits(command_id)
+    script.decides(
+        JobRejected(
+            command_id=command_id,
+            control_index=index,
+            key="queue",
+            value="nowhere",
+            limit="default",
+            message="there is no queue 'nowhere'; there are: default",
+        ),
+        AnswerRepeated(command_id=command_id, control_index=again, first_control_index=index),
+    )
+    bad = script.append_bytes(b"no event")
+    asked = script.append(
+        ActivatePolicy(meta=script.meta(command_id), policy=Policy(queues=(Queue(path="b"), Queue(path="a/c"))))
+    )
+    script.decides(
+        InputQuarantined(control_index=bad, reason="not Avro"),
+        PolicyActivated(command_id=command_id, control_index=asked),
+    )

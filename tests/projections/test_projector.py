@@ -1,0 +1,205 @@
+"""The tables follow from the log alone: incrementally, anew, after a kill, in either database."""
+
+from pathlib import Path
+
+import pytest
+import sqlalchemy
+from sqlalchemy.engine import Engine
+
+from gangline.events.log import LogCut, LogReplaced
+from gangline.events.memory import MemoryLog
+from gangline.projections import fold as folding
+from gangline.projections import projector as module
+from gangline.projections.database import open_database
+from gangline.projections.digest import digest
+from gangline.projections.projector import Projector
+from gangline.projections.tables import PROJECTED, TABLES_VERSION, jobs, metadata, positions
+from gangline.schemas.errors import Refused
+from tests.histories import Script
+from tests.projections.histories_to_project import eventful
+
+
+def database(folder: Path, name: str = "tables") -> Engine:
+    return open_database(f"sqlite:///{folder}/{name}.sqlite", create=True)
+
+
+def rows(engine: Engine, table: sqlalchemy.Table) -> list[dict[str, object]]:
+    with engine.connect() as connection:
+        ordered = sqlalchemy.select(table).order_by(*table.primary_key.columns)
+        return [dict(row) for row in connection.execute(ordered).mappings()]
+
+
+def projected(log: MemoryLog, engine: Engine) -> Engine:
+    Projector(log, engine).catch_up()
+    return engine
+
+
+def test_every_table_has_rows_of_an_eventful_history(tmp_path: Path) -> None:
+    log = MemoryLog()
+    eventful(log)
+    engine = projected(log, database(tmp_path))
+    assert [table.name for table in PROJECTED if not rows(engine, table)] == []
+
+
+def test_a_job_s_life_is_told_in_order(tmp_path: Path) -> None:
+    log = MemoryLog()
+    eventful(log)
+    engine = projected(log, database(tmp_path))
+    first = min(rows(engine, jobs), key=lambda row: int(str(row["submitted_index"])))
+    told = [row["kind"] for row in rows(engine, metadata.tables["timeline"]) if row["job_id"] == first["job_id"]]
+    assert told == [
+        "submitted",
+        "admitted",
+        "bound",
+        "started",
+        "started",
+        "checkpoint committed",
+        "checkpoint refused",
+        "exited",
+        "stop ordered",
+        "exited",
+        "attempt ended",
+        "requeued",
+        "bound",
+        "checkpoint rejected",
+        "started",
+        "exited",
+        "attempt ended",
+        "ended",
+    ]
+    assert (first["state"], first["attempts"]) == ("succeeded", 2)
+
+
+def test_a_rejected_submission_is_an_answer_and_no_job(tmp_path: Path) -> None:
+    log = MemoryLog()
+    eventful(log)
+    engine = projected(log, database(tmp_path))
+    kinds = [row["kind"] for row in rows(engine, metadata.tables["answers"])]
+    assert kinds.count("JobRejected") == 1
+    assert {row["state"] for row in rows(engine, jobs)} == {"succeeded", "cancelled"}
+
+
+def test_the_queues_are_those_of_the_policy_in_force(tmp_path: Path) -> None:
+    log = MemoryLog()
+    eventful(log)
+    engine = projected(log, database(tmp_path))
+    assert [row["path"] for row in rows(engine, metadata.tables["queues"])] == ["a/c", "b"]
+
+
+def test_an_exit_code_that_came_first_stands(tmp_path: Path) -> None:
+    log = MemoryLog()
+    eventful(log)
+    engine = projected(log, database(tmp_path))
+    shares = [row for row in rows(engine, metadata.tables["placements"]) if row["attempt"] == 1]
+    assert '{"0":1}' in [row["exits"] for row in shares]
+
+
+def test_following_round_by_round_and_computing_anew_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = MemoryLog()
+    eventful(log)
+    anew = digest(projected(log, database(tmp_path, "anew")))
+    monkeypatch.setattr(module, "BATCH_SEGMENTS", 1)
+    engine = database(tmp_path, "followed")
+    steps = 0
+    # A new projector each time, so that all it knows comes from its tables.
+    while Projector(log, engine).step():
+        steps += 1
+    assert steps > 10
+    assert digest(engine) == anew
+
+
+def test_a_digest_at_an_index_is_the_same_whatever_comes_later(tmp_path: Path) -> None:
+    log = MemoryLog()
+    script = Script(log)
+    script.starts()
+    before = digest(projected(log, database(tmp_path, "before")))
+    script.node()
+    script.tick()
+    assert digest(projected(log, database(tmp_path, "undecided"))) == before
+    script.decides()
+    assert digest(projected(log, database(tmp_path, "after"))) != before
+
+
+def test_rebuilding_gives_the_same_tables(tmp_path: Path) -> None:
+    log = MemoryLog()
+    eventful(log)
+    engine = projected(log, database(tmp_path))
+    before = digest(engine)
+    with engine.begin() as connection:
+        connection.execute(jobs.update().values(name="tampered"))
+    assert digest(engine) != before
+    Projector(log, engine, rebuild=True).catch_up()
+    assert digest(engine) == before
+
+
+def test_postgresql_and_sqlite_hold_the_same(tmp_path: Path, postgres_url: str) -> None:
+    log = MemoryLog()
+    eventful(log)
+    engine = open_database(postgres_url)
+    Projector(log, engine, rebuild=True).catch_up()
+    assert digest(engine) == digest(projected(log, database(tmp_path)))
+    engine.dispose()
+
+
+def test_a_second_projector_of_the_same_tables_is_told(tmp_path: Path) -> None:
+    log = MemoryLog()
+    script = Script(log)
+    script.starts()
+    engine = database(tmp_path)
+    first, second = Projector(log, engine), Projector(log, engine)
+    assert first.step() == 1
+    with pytest.raises(Refused, match="another projector feeds these tables"):
+        second.step()
+
+
+def test_a_log_that_ends_before_the_tables_halts(tmp_path: Path) -> None:
+    log = MemoryLog()
+    eventful(log)
+    engine = projected(log, database(tmp_path))
+    log._records["control", 0] = log._records["control", 0][:3]
+    with pytest.raises(LogCut):
+        Projector(log, engine)
+
+
+def test_another_log_halts(tmp_path: Path) -> None:
+    log, other = MemoryLog(), MemoryLog()
+    Script(log).starts()
+    eventful(other)
+    engine = projected(log, database(tmp_path))
+    with pytest.raises(LogReplaced, match="computed from log"):
+        Projector(other, engine)
+
+
+def test_tables_of_another_version_are_refused_and_rebuilt(tmp_path: Path) -> None:
+    log = MemoryLog()
+    Script(log).starts()
+    engine = projected(log, database(tmp_path))
+    with engine.begin() as connection:
+        connection.execute(positions.update().values(tables_version=TABLES_VERSION + 1))
+    with pytest.raises(Refused, match="--rebuild"):
+        Projector(log, engine)
+    Projector(log, engine, rebuild=True).catch_up()
+
+
+def test_a_failed_transaction_is_tried_again_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = MemoryLog()
+    eventful(log)
+    expected = digest(projected(log, database(tmp_path, "expected")))
+    engine = database(tmp_path)
+    projector = Projector(log, engine)
+    fold = folding.fold
+    folded = 0
+
+    def failing(*arguments: object) -> None:
+        nonlocal folded
+        folded += 1
+        if folded == 7:
+            raise sqlalchemy.exc.OperationalError("", {}, Exception("disk full"))
+        fold(*arguments)  # type: ignore[arg-type] # passed on as they came
+
+    monkeypatch.setattr(module, "fold", failing)
+    with pytest.raises(sqlalchemy.exc.OperationalError):
+        projector.step()
+    while projector.step():
+        pass
+    assert digest(engine) == expected
