@@ -5,7 +5,15 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, help="An ML training platform built on a log.")
+from gangline.cli import doctor, events_tail, job, parts, reads, submit, up
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="An ML training platform built on a log. `gangline up` runs everything on this machine.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 def show_version(wanted: bool) -> None:
@@ -23,3 +31,7 @@ def options(
     ] = False,
 ) -> None:
     """Take the options that stand before a command."""
+
+
+for module in (up, submit, reads, job, events_tail, doctor, parts):
+    module.register(app)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlalchemy.exc import OperationalError
 
-from gangline.events import open_log
+from gangline.events.open_log import open_log
 from gangline.events.log import LogUnavailable
 from gangline.projections.database import open_database
 from gangline.projections.projector import Projector

@@ -1,0 +1,73 @@
+"""`gangline scheduler`, `agent` and `projector`: the parts as processes of their own, as in production."""
+
+import os
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from gangline.cli.place import HomeOption, LogOption, Place, SqlOption
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("scheduler")(scheduler)
+    app.command("agent")(agent)
+    app.command("projector")(projector)
+
+
+def scheduler(
+    *,
+    open_term: Annotated[bool, typer.Option("--open-term", help="Open a term for this version of the code.")] = False,
+    boundary: Annotated[bool, typer.Option("--boundary", help="Write the term's boundary snapshot, and exit.")] = False,
+    home: HomeOption = None,
+    log: LogOption = None,
+) -> None:
+    """Decide rounds, or stand by to.
+
+    Example: gangline scheduler --log kafka://broker:9092/gangline --open-term
+    """
+    words = ["--open-term"] if open_term else []
+    words += ["--boundary"] if boundary else []
+    _become("gangline.scheduler", Place(home, log=log), words)
+
+
+def agent(
+    *,
+    node_id: Annotated[str | None, typer.Option(help="Unique in the cluster [the host name].")] = None,
+    gpus: Annotated[int | None, typer.Option(help="Slots to declare where there are no GPUs.", min=1)] = None,
+    gpu_type: Annotated[str | None, typer.Option(help="The type of the GPUs [as found].")] = None,
+    pod: Annotated[str | None, typer.Option(help="Nodes with fast links to each other.")] = None,
+    address: Annotated[str | None, typer.Option(help="Where other nodes reach this one.")] = None,
+    home: HomeOption = None,
+    log: LogOption = None,
+) -> None:
+    """Run gangs on this node.
+
+    Example: gangline agent --log kafka://broker:9092/gangline --pod pod-3
+    """
+    named = {"node-id": node_id, "gpus": gpus, "gpu-type": gpu_type, "pod": pod, "address": address}
+    words = [word for name, value in named.items() if value is not None for word in (f"--{name}", str(value))]
+    _become("gangline.agents", Place(home, log=log), words)
+
+
+def projector(
+    *,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Drop the tables and compute them anew.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Project what is decided now, and exit.")] = False,
+    home: HomeOption = None,
+    log: LogOption = None,
+    sql: SqlOption = None,
+) -> None:
+    """Feed the tables that `gangline jobs` and the like read.
+
+    Example: gangline projector --sql postgresql+psycopg://gangline@db/gangline
+    """
+    place = Place(home, log=log, sql=sql)
+    words = ["--sql", place.sql_url] + (["--rebuild"] if rebuild else []) + (["--once"] if once else [])
+    _become("gangline.projections", place, words)
+
+
+def _become(module: str, place: Place, words: list[str]) -> NoReturn:
+    arguments = [sys.executable, "-m", module, "--home", str(place.home), "--log", place.log_url, *words]
+    os.execv(sys.executable, arguments)  # noqa: S606 - our own parts, which take signals themselves

@@ -1,0 +1,149 @@
+"""`gangline jobs`, `nodes` and `queues`: lists out of the tables."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gangline.cli.output import print_json, print_table
+from gangline.cli.place import HomeOption, JsonOption, LogOption, Place, SqlOption
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+AFTER_WAIT_S = 10.0
+"""How long --after waits unless it is told; rounds follow each other within 5 s even in an idle cluster."""
+
+AfterOption = Annotated[
+    int | None, typer.Option("--after", metavar="INDEX", help="Wait until this index of the log is decided and shown.")
+]
+TimeoutOption = Annotated[float, typer.Option("--timeout", help="Seconds that --after waits.")]
+
+
+@contextmanager
+def tables(place: Place, after: int | None, timeout_s: float = AFTER_WAIT_S) -> "Iterator[Connection]":
+    """Give a connection that sees one state of the tables, which covers `after`. Raises TimedOut, NotFound."""
+    from gangline.projections.database import snapshot
+
+    engine = place.open_tables()
+    if after is not None:
+        from gangline.projections.waiting import wait_covered
+
+        wait_covered(engine, place.open_log, after, timeout_s=timeout_s)
+    with snapshot(engine) as connection:
+        from gangline.projections.positions import require
+
+        require(connection)
+        yield connection
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("jobs")(jobs)
+    app.command("nodes")(nodes)
+    app.command("queues")(queues)
+
+
+def jobs(
+    *,
+    state: Annotated[list[str] | None, typer.Option(help="Only jobs in this state; may be repeated.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Only jobs of this queue.")] = None,
+    limit: Annotated[int, typer.Option(help="The newest so many.", min=1)] = 1_000,
+    after: AfterOption = None,
+    timeout: TimeoutOption = AFTER_WAIT_S,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    log: LogOption = None,
+    sql: SqlOption = None,
+) -> None:
+    """List jobs, the oldest first.
+
+    Example: gangline jobs --state running --state pending
+    """
+    from gangline.cli.units import show_duration, show_gpus, show_time
+    from gangline.projections.queries import list_jobs
+
+    with tables(Place(home, log=log, sql=sql), after, timeout) as connection:
+        rows = list_jobs(connection, states=state or (), queue=queue, limit=limit)
+    if json:
+        print_json(rows)
+        return
+    shown = [
+        (
+            row["job_id"],
+            row["name"],
+            row["queue"],
+            row["state"],
+            show_gpus(row["gpus"], row["gpu_milli"]),
+            row["attempts"],
+            show_time(row["submitted_at_us"])[:19],
+            show_duration(row["ended_at_us"] - row["submitted_at_us"]) if row["ended_at_us"] else None,
+            row["cause"] if row["state"] != "succeeded" else "",
+        )
+        for row in rows
+    ]
+    print_table(("job", "name", "queue", "state", "gpus", "attempts", "submitted", "took", "cause"), shown)
+
+
+def nodes(
+    *,
+    after: AfterOption = None,
+    timeout: TimeoutOption = AFTER_WAIT_S,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    log: LogOption = None,
+    sql: SqlOption = None,
+) -> None:
+    """List nodes and what of them is in use.
+
+    Example: gangline nodes --json
+    """
+    from gangline.cli.units import MILLI, show_bytes
+    from gangline.projections.queries import list_nodes
+
+    with tables(Place(home, log=log, sql=sql), after, timeout) as connection:
+        rows = list_nodes(connection)
+    if json:
+        print_json(rows)
+        return
+    columns = ("node", "pod", "gpu type", "gpus", "used", "cpus", "memory", "address")
+    shown = [
+        (
+            row["node_id"],
+            row["pod"],
+            row["gpu_type"],
+            row["gpu_count"],
+            f"{row['gpu_milli_used'] / MILLI:g}",
+            f"{row['cpu_milli'] / MILLI:g}",
+            show_bytes(row["memory_bytes"]),
+            row["address"],
+        )
+        for row in rows
+    ]
+    print_table(columns, shown)
+
+
+def queues(
+    *,
+    after: AfterOption = None,
+    timeout: TimeoutOption = AFTER_WAIT_S,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    log: LogOption = None,
+    sql: SqlOption = None,
+) -> None:
+    """List the queues of the policy in force.
+
+    Example: gangline queues
+    """
+    from gangline.cli.units import MILLI
+    from gangline.projections.queries import list_queues
+
+    with tables(Place(home, log=log, sql=sql), after, timeout) as connection:
+        rows = list_queues(connection)
+    if json:
+        print_json(rows)
+        return
+    shown = [(row["queue"], row["pending"], row["running"], f"{row['gpu_milli_used'] / MILLI:g}") for row in rows]
+    print_table(("queue", "pending", "running", "gpus used"), shown)

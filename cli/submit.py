@@ -1,0 +1,163 @@
+"""`gangline submit`: a spec file, or flags and a command, to a job id and its answer."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from gangline.cli.place import HomeOption, JsonOption, LogOption, Place
+from gangline.schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from gangline.cli.spec import Asked
+    from gangline.events.types import Code
+
+COMMAND = "gangline.command"
+"""Where the words behind `--` are kept while the flags are read."""
+
+
+class CommandAfterDashes(TyperCommand):
+    """Keeps what stands behind `--` apart, so that a spec file and a command cannot be taken for each other."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer keeps its Context private
+        """Cut the words at the first `--`."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[COMMAND] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("submit", cls=CommandAfterDashes, options_metavar="[SPEC] [OPTIONS] [-- COMMAND...]")(submit)
+
+
+def submit(
+    *,
+    context: typer.Context,
+    spec: Annotated[Path | None, typer.Argument(help="A TOML file; flags go before what it says.", metavar="")] = None,
+    name: Annotated[str | None, typer.Option(help="Names the job for people.")] = None,
+    queue: Annotated[str | None, typer.Option(help="The queue [default].")] = None,
+    gpus: Annotated[float | None, typer.Option(help="GPUs in all, one rank each; 0.5 is a part of one.")] = None,
+    nodes: Annotated[int | None, typer.Option(help="Spread the GPUs evenly over so many nodes.")] = None,
+    gpu_type: Annotated[list[str] | None, typer.Option(help="A type that will do; may be repeated.")] = None,
+    cpus: Annotated[float | None, typer.Option(help="CPUs a rank.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory a rank, as in 16GiB.")] = None,
+    priority: Annotated[int | None, typer.Option(help="Higher goes first inside a queue [0].")] = None,
+    retries: Annotated[int | None, typer.Option(help="Failures in a row without a newer checkpoint.")] = None,
+    max_runtime: Annotated[str | None, typer.Option(help="An attempt is stopped after this, as in 2h.")] = None,
+    grace: Annotated[str | None, typer.Option(help="Between SIGTERM and SIGKILL, as in 30s.")] = None,
+    code: Annotated[str | None, typer.Option(help="A folder that every attempt gets a copy of.")] = None,
+    checkpoints: Annotated[str | None, typer.Option(help="The folder of checkpoints, on all nodes.")] = None,
+    env: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the ranks; may be repeated.")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for the answer.")] = 5.0,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    log: LogOption = None,
+) -> None:
+    """Submit a job, and print its id, where it stands on the log, and whether it was admitted.
+
+    Example: gangline submit --gpus 2 --code . -- python train.py
+    """
+    flags: dict[str, object] = {"name": name, "queue": queue, "priority": priority, "retries": retries, "max_runtime": max_runtime}
+    flags |= {"grace": grace, "code": code, "checkpoints": checkpoints, "command": context.meta.get(COMMAND)}
+    flags |= {"env": None if env is None else _variables(env)}
+    resources = {"gpus": gpus, "nodes": nodes, "gpu_type": gpu_type, "cpus": cpus, "memory": memory}
+    _submit(_asked(spec, _given(flags), _given(resources)), Place(home, log=log), timeout_s=timeout, as_json=json)
+
+
+def _given(flags: Mapping[str, object]) -> dict[str, Any]:
+    return {key: value for key, value in flags.items() if value is not None}
+
+
+def _variables(pairs: list[str]) -> dict[str, str]:
+    for pair in pairs:
+        if "=" not in pair:
+            raise UsageError(f"--env {pair}: write NAME=VALUE")
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+def _asked(path: Path | None, flags: dict[str, Any], resources: dict[str, Any]) -> "Asked":
+    """Return what the file and the flags ask for. Raises UsageError that names the key and the line, or the flag."""
+    from gangline.cli.spec import build, read_spec
+
+    source = None if path is None else read_spec(path)
+    table = {} if source is None else dict(source.table)
+    if source is None and "command" not in flags:
+        raise UsageError("there is nothing to run: name a spec file, or write the command behind --")
+
+    def bad(key: tuple[str, ...], message: str) -> UsageError:
+        if source is not None and not (key[0] in flags or (key[0] == "resources" and key[-1] in resources)):
+            return source.bad(key, message)
+        where = (
+            "-- COMMAND" if key[0] == "command" else f"--{key[min(len(key) - 1, 1) if key[0] == 'resources' else 0]}"
+        )
+        return UsageError(f"{where.replace('_', '-')}: {message}")
+
+    if "env" in flags and isinstance(table.get("env"), dict):
+        flags = {**flags, "env": {**table["env"], **flags["env"]}}
+    # What flags name is relative to where they are typed, not to the file.
+    for key in ("code", "checkpoints"):
+        if flags.get(key) and "://" not in flags[key]:
+            flags = {**flags, key: str(Path(flags[key]).expanduser().absolute())}
+    table |= flags
+    if resources and isinstance(table.get("resources", {}), dict):
+        table["resources"] = {**table.get("resources", {}), **resources}
+    if source is None and "resources" not in table:
+        table["resources"] = {"gpus": 1}
+    folder = Path.cwd() if path is None else path.absolute().parent
+    stem = Path(table["command"][0]).name if path is None and table.get("command") else ""
+    return build(table, bad, folder=folder, name=path.stem if path is not None else stem)
+
+
+def _submit(asked: "Asked", place: Place, *, timeout_s: float, as_json: bool) -> None:
+    from msgspec.structs import replace
+
+    from gangline.cli.commands import Commands, new_meta, refuse_if_turned_away
+    from gangline.cli.output import print_json
+    from gangline.events import ids
+    from gangline.events.control import SubmitJob
+
+    log = place.open_log()
+    try:
+        commands = Commands(log, place.home / "snapshots")
+        spec = asked.spec if asked.code is None else replace(asked.spec, code=_store_code(asked.code, place))
+        command = SubmitJob(meta=new_meta(), spec=spec)
+        command_id = command.meta.command_id or b""
+        job_id = ids.job_id(commands.log_id, command_id)
+        answered = commands.send(command, key=job_id, timeout_s=timeout_s)
+        answer = answered.answer
+        if as_json:
+            said = {
+                name: getattr(answer, name) for name in ("key", "value", "limit", "message") if hasattr(answer, name)
+            }
+            place_on_log = {"index": answer.control_index, "decided_index": answered.tick_index}
+            kind = type(answer).__name__
+            print_json({"job_id": job_id, "command_id": command_id.hex(), "answer": kind, **place_on_log, **said})
+        refuse_if_turned_away(answered)
+        if not as_json:
+            print(f"{job_id} recorded at {answer.control_index}, admitted at {answered.tick_index}")
+    finally:
+        log.close()
+
+
+def _store_code(folder: Path, place: Place) -> "Code":
+    from gangline.cli.output import say
+    from gangline.events.bundle import pack
+    from gangline.events.objects import open_store
+    from gangline.events.types import Code
+
+    bundle = pack(folder, leave_out=[place.home])
+    for name in bundle.left_out:
+        say(f"left out of the code: {name} (a link that leaves the folder, or no plain file)")
+    stored = open_store(place.objects_url).put(bundle.data)
+    return Code(
+        uri=stored.uri,
+        sha256=stored.sha256,
+        size_bytes=stored.size_bytes,
+        commit=bundle.commit,
+        dirty=bundle.dirty,
+    )

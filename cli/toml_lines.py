@@ -1,0 +1,46 @@
+"""On which line of a TOML text a key stands, found with the parser itself: no second grammar to keep right."""
+
+import re
+import tomllib
+from typing import Any
+
+_AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
+_AT_END = " (at end of document)"
+
+
+def line_of(text: str, path: tuple[str, ...]) -> int:
+    """Return the line (from 1) where the statement that sets `path` begins; that of its nearest table if it is absent.
+
+    Prefixes of whole statements parse, others do not: so the statement that first gives the key begins behind the
+    longest prefix without it. A text of L lines is parsed L times, which only an error message waits for.
+    """
+    lines = text.splitlines(keepends=True)
+    while path:
+        begins = 1
+        for count in range(1, len(lines) + 1):
+            try:
+                parsed = tomllib.loads("".join(lines[:count]))
+            except tomllib.TOMLDecodeError:
+                continue
+            if _has(parsed, path):
+                return begins
+            begins = count + 1
+        path = path[:-1]
+    return 1
+
+
+def syntax_error(text: str, error: tomllib.TOMLDecodeError) -> tuple[int, str]:
+    """Return the line of a syntax error, and what is wrong."""
+    message = str(error)
+    if found := _AT_LINE.search(message):
+        return int(found[1]), f"{message[: found.start()]} (column {found[2]})"
+    return max(len(text.splitlines()), 1), message.removesuffix(_AT_END) + " (the file ends too soon)"
+
+
+def _has(parsed: dict[str, Any], path: tuple[str, ...]) -> bool:
+    here: object = parsed
+    for key in path:
+        if not isinstance(here, dict) or key not in here:
+            return False
+        here = here[key]
+    return True

@@ -1,0 +1,119 @@
+"""What readers ask of the tables. Rows are plain dictionaries; text that holds JSON comes decoded."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import func, select
+from sqlalchemy.engine import Connection
+
+from gangline.projections.tables import answers, attempts, checkpoints, jobs, nodes, placements, queues, timeline
+from gangline.schemas.errors import NotFound, UsageError
+
+ENDED = ("succeeded", "failed", "cancelled")
+"""States that a job does not leave."""
+
+MAX_ROWS = 1_000
+"""How many jobs a list shows unless it is asked for another number; the newest ones."""
+
+_JSON = ("gpu_types", "spec", "gpus_held", "exits", "detail")
+
+
+def list_jobs(
+    connection: Connection, *, states: Sequence[str] = (), queue: str | None = None, limit: int = MAX_ROWS
+) -> list[dict[str, Any]]:
+    """Return the newest jobs in the order of their submission."""
+    query = select(*(column for column in jobs.c if column is not jobs.c.spec)).where(jobs.c.state != "submitted")
+    if states:
+        query = query.where(jobs.c.state.in_(states))
+    if queue is not None:
+        query = query.where(jobs.c.queue == queue)
+    query = query.order_by(jobs.c.submitted_index.desc()).limit(limit)
+    return [_decoded(row) for row in reversed(connection.execute(query).mappings().all())]
+
+
+def find_job(connection: Connection, job_id: str) -> dict[str, Any]:
+    """Return a job by its id, or by as much of its beginning as no other shares.
+
+    Raises NotFound, UsageError if several begin so.
+    """
+    query = select(jobs).where(jobs.c.job_id.startswith(job_id, autoescape=True), jobs.c.state != "submitted")
+    found = connection.execute(query.order_by(jobs.c.job_id).limit(3)).mappings().all()
+    if exact := [row for row in found if row["job_id"] == job_id]:
+        found = exact
+    if not found:
+        raise NotFound(f"there is no job {job_id!r}: `gangline jobs` lists them")
+    if len(found) > 1:
+        raise UsageError(
+            f"{job_id!r} begins the ids of several jobs ({', '.join(row['job_id'] for row in found)}, ...)"
+        )
+    return _decoded(found[0])
+
+
+def attempts_of(connection: Connection, job_id: str) -> list[dict[str, Any]]:
+    """Return the attempts of a job, each with its `placement`, the shares by first rank."""
+    shares: dict[int, list[dict[str, Any]]] = {}
+    of_job = select(placements).where(placements.c.job_id == job_id)
+    for row in connection.execute(of_job.order_by(placements.c.attempt, placements.c.first_rank)).mappings():
+        shares.setdefault(row["attempt"], []).append(_decoded(row, also=("gpus",)))
+    query = select(attempts).where(attempts.c.job_id == job_id).order_by(attempts.c.attempt)
+    return [
+        {**_decoded(row), "placement": shares.get(row["attempt"], [])} for row in connection.execute(query).mappings()
+    ]
+
+
+def checkpoints_of(connection: Connection, job_id: str) -> list[dict[str, Any]]:
+    """Return the checkpoints of a job by attempt and step."""
+    query = select(checkpoints).where(checkpoints.c.job_id == job_id)
+    ordered = query.order_by(checkpoints.c.attempt, checkpoints.c.step, checkpoints.c.manifest_sha256)
+    return [dict(row) for row in connection.execute(ordered).mappings()]
+
+
+def timeline_of(connection: Connection, job_id: str) -> list[dict[str, Any]]:
+    """Return what happened to a job, in order."""
+    query = select(timeline).where(timeline.c.job_id == job_id)
+    ordered = query.order_by(timeline.c.control_index, timeline.c.ordinal)
+    return [_decoded(row) for row in connection.execute(ordered).mappings()]
+
+
+def list_nodes(connection: Connection) -> list[dict[str, Any]]:
+    """Return the nodes with `gpu_milli_used`, what attempts hold of their GPUs."""
+    used = (
+        select(placements.c.node_id, func.sum(placements.c.gpu_count * placements.c.gpu_milli).label("used"))
+        .where(placements.c.gone_index.is_(None))
+        .group_by(placements.c.node_id)
+        .subquery()
+    )
+    query = select(nodes, func.coalesce(used.c.used, 0).label("gpu_milli_used"))
+    rows = connection.execute(query.outerjoin_from(nodes, used, nodes.c.node_id == used.c.node_id)).mappings()
+    found = [_decoded(row, also=("gpus",)) | {"gpu_milli_used": int(row["gpu_milli_used"])} for row in rows]
+    return sorted(found, key=lambda row: (len(row["node_id"]), row["node_id"]))
+
+
+def list_queues(connection: Connection) -> list[dict[str, Any]]:
+    """Return the queues with the number of their jobs that wait and run, and the GPUs of those that run."""
+    counted = select(jobs.c.queue, jobs.c.state, func.count(), func.sum(jobs.c.gpus * jobs.c.gpu_milli))
+    counts: dict[str, dict[str, int]] = {}
+    for queue, state, count, milli in connection.execute(counted.group_by(jobs.c.queue, jobs.c.state)):
+        row = counts.setdefault(queue, {"pending": 0, "running": 0, "gpu_milli_used": 0})
+        if state == "pending":
+            row["pending"] += count
+        elif state in {"running", "stopping"}:
+            row["running"] += count
+            row["gpu_milli_used"] += int(milli)
+    nothing = {"pending": 0, "running": 0, "gpu_milli_used": 0}
+    paths = connection.execute(select(queues.c.path).order_by(queues.c.path)).scalars()
+    return [{"queue": path, **counts.get(path, nothing)} for path in paths]
+
+
+def answers_to(connection: Connection, command_id: str) -> list[dict[str, Any]]:
+    """Return the answers to a command, by the index of its record."""
+    query = select(answers).where(answers.c.command_id == command_id).order_by(answers.c.control_index)
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def _decoded(row: Mapping[Any, Any], also: Sequence[str] = ()) -> dict[str, Any]:
+    return {
+        name: msgspec.json.decode(value) if value is not None and name in (*_JSON, *also) else value
+        for name, value in row.items()
+    }
