@@ -12,7 +12,6 @@ from gangline.events import codec, identity
 from gangline.events.control import ClockTicked, Heartbeat
 from gangline.events.history import HistoryReader
 from gangline.events.log import CONTROL, HEARTBEATS, PARTITIONS, Log, LogCut, LogTooNew, Position
-from gangline.events.types import Event
 from gangline.projections.positions import Stand, require
 from gangline.projections.queries import list_nodes
 from gangline.schemas.errors import GanglineError, NotFound
@@ -148,7 +147,7 @@ def _scheduler(log: Log, stand: Stand | None) -> Iterator[Finding]:
     for records in reader.read_to_end():
         for record in records:
             event = codec.decode(record.value)
-            if not isinstance(event, ClockTicked):
+            if isinstance(event, Event) and not isinstance(event, ClockTicked):
                 waiting += 1
                 oldest_us = oldest_us or event.meta.at_us
     reader.close()

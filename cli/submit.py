@@ -32,13 +32,15 @@ class CommandAfterDashes(TyperCommand):
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("submit", cls=CommandAfterDashes, options_metavar="[SPEC] [OPTIONS] [-- COMMAND...]")(submit)
+    app.command("submit", cls=CommandAfterDashes, options_metavar="[OPTIONS]")(submit)
 
 
 def submit(
     *,
     context: typer.Context,
-    spec: Annotated[Path | None, typer.Argument(help="A TOML file; flags go before what it says.", metavar="")] = None,
+    spec: Annotated[
+        Path | None, typer.Argument(help="A TOML file; flags go before what it says.", metavar="[SPEC] [-- COMMAND...]")
+    ] = None,
     name: Annotated[str | None, typer.Option(help="Names the job for people.")] = None,
     queue: Annotated[str | None, typer.Option(help="The queue [default].")] = None,
     gpus: Annotated[float | None, typer.Option(help="GPUs in all, one rank each; 0.5 is a part of one.")] = None,
@@ -62,7 +64,13 @@ def submit(
 
     Example: gangline submit --gpus 2 --code . -- python train.py
     """
-    flags: dict[str, object] = {"name": name, "queue": queue, "priority": priority, "retries": retries, "max_runtime": max_runtime}
+    flags: dict[str, object] = {
+        "name": name,
+        "queue": queue,
+        "priority": priority,
+        "retries": retries,
+        "max_runtime": max_runtime,
+    }
     flags |= {"grace": grace, "code": code, "checkpoints": checkpoints, "command": context.meta.get(COMMAND)}
     flags |= {"env": None if env is None else _variables(env)}
     resources = {"gpus": gpus, "nodes": nodes, "gpu_type": gpu_type, "cpus": cpus, "memory": memory}
