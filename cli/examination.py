@@ -12,6 +12,7 @@ from gangline.events import codec, identity
 from gangline.events.control import ClockTicked, Heartbeat
 from gangline.events.history import HistoryReader
 from gangline.events.log import CONTROL, HEARTBEATS, PARTITIONS, Log, LogCut, LogTooNew, Position
+from gangline.events.types import Event
 from gangline.projections.positions import Stand, require
 from gangline.projections.queries import list_nodes
 from gangline.schemas.errors import GanglineError, NotFound

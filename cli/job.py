@@ -121,11 +121,13 @@ def _show_attempts(attempts: list[dict[str, Any]]) -> None:
 
 def _show_timeline(timeline: list[dict[str, Any]]) -> None:
     from gangline.cli.units import show_time
+    from gangline.projections.rows import json
 
     print(paint("\nTIMELINE", BOLD))
     shown = []
     for entry in timeline:
-        detail = " ".join(f"{name}={value}" for name, value in entry["detail"].items() if value not in (None, "", {}))
+        said = {name: value for name, value in entry["detail"].items() if value not in (None, "", {}, False)}
+        detail = " ".join(f"{name}={value if isinstance(value, str) else json(value)}" for name, value in said.items())
         shown.append(
             (
                 entry["control_index"],

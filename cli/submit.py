@@ -32,14 +32,14 @@ class CommandAfterDashes(TyperCommand):
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("submit", cls=CommandAfterDashes, options_metavar="[OPTIONS]")(submit)
+    app.command("submit", cls=CommandAfterDashes, options_metavar="[OPTIONS] [-- COMMAND...]")(submit)
 
 
 def submit(
     *,
     context: typer.Context,
     spec: Annotated[
-        Path | None, typer.Argument(help="A TOML file; flags go before what it says.", metavar="[SPEC] [-- COMMAND...]")
+        Path | None, typer.Argument(help="A TOML file; flags go before what it says.", metavar="SPEC")
     ] = None,
     name: Annotated[str | None, typer.Option(help="Names the job for people.")] = None,
     queue: Annotated[str | None, typer.Option(help="The queue [default].")] = None,
@@ -114,8 +114,8 @@ def _asked(path: Path | None, flags: dict[str, Any], resources: dict[str, Any]) 
     table |= flags
     if resources and isinstance(table.get("resources", {}), dict):
         table["resources"] = {**table.get("resources", {}), **resources}
-    if source is None and "resources" not in table:
-        table["resources"] = {"gpus": 1}
+    if source is None:
+        table["resources"] = {"gpus": 1, **table.get("resources", {})}
     folder = Path.cwd() if path is None else path.absolute().parent
     stem = Path(table["command"][0]).name if path is None and table.get("command") else ""
     return build(table, bad, folder=folder, name=path.stem if path is not None else stem)

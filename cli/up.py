@@ -212,4 +212,5 @@ def what_goes_on(place: Place) -> list[str]:
     if not jobs:
         return ["stopped; no job is running"]
     named = ", ".join(job["job_id"] for job in jobs[:5]) + (", ..." if len(jobs) > 5 else "")  # noqa: PLR2004
-    return [f"stopped; {len(jobs)} running jobs go on ({named}): `gangline up` takes them back"]
+    many = "a running job goes on" if len(jobs) == 1 else f"{len(jobs)} running jobs go on"
+    return [f"stopped; {many} ({named}): `gangline up` takes {'it' if len(jobs) == 1 else 'them'} back"]

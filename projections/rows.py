@@ -35,8 +35,10 @@ class Rows:
 
     def add(self, table: Table, **values: object) -> bool:
         """Insert a row unless its key is there; say whether it was not."""
-        done = self._connection.execute(self._insert(table).values(_clean(values)).on_conflict_do_nothing())
-        return bool(done.rowcount)
+        # Returning a column says it in both dialects; psycopg's rowcount of an insert does not.
+        key = next(iter(table.primary_key.columns))
+        wanted = self._insert(table).values(_clean(values)).on_conflict_do_nothing().returning(key)
+        return self._connection.execute(wanted).first() is not None
 
     def change(self, table: Table, where: ColumnElement[bool], **values: object) -> bool:
         """Update rows; say whether there were any."""
