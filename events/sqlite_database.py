@@ -4,6 +4,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -46,15 +47,14 @@ def create(path: Path) -> None:
     with translated(path):
         for leftover in (new, new.with_name(new.name + "-journal"), new.with_name(new.name + "-wal")):
             leftover.unlink(missing_ok=True)
-        connection = apsw.Connection(str(new))
-        connection.execute("PRAGMA synchronous=FULL").fetchall()
-        with connection:
-            for table in TABLES:
-                connection.execute(table)
-            connection.pragma("application_id", APPLICATION_ID)
-            connection.pragma("user_version", FORMAT)
-        connection.pragma("journal_mode", "wal")
-        connection.close()
+        with closing(apsw.Connection(str(new))) as connection:
+            connection.execute("PRAGMA synchronous=FULL").fetchall()
+            with connection:
+                for table in TABLES:
+                    connection.execute(table)
+                connection.pragma("application_id", APPLICATION_ID)
+                connection.pragma("user_version", FORMAT)
+            connection.pragma("journal_mode", "wal")
         new.rename(path)
         sync_folder(path.parent)
 

@@ -78,6 +78,8 @@ def _from_os(path: Path, error: OSError) -> LogError:
         return LogFull(f"the disk that holds {path} is full. {FULL_ADVICE}")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return not_permitted(path, error.strerror or str(error))
+    if error.errno in (errno.EEXIST, errno.ENOTDIR):
+        return LogError(f"{path} cannot be a log's folder: it, or what stands above it, is a file; name another")
     if error.errno == errno.ENOENT:
         return damaged(path, f"{error.filename} is missing")
     return LogUnavailable(f"{path} cannot be used now: {error}")

@@ -42,6 +42,7 @@ class Partition:
         self._process = os.getpid()
         self._closed = False
         self._wal_pages = 0
+        self._checkpoint_at = CHECKPOINT_PAGES
         queue_folder = folder / f"{topic}-{number}.queue"
         with translated(queue_folder), ExitStack() as opened:
             queue_folder.mkdir(mode=0o755, exist_ok=True)
@@ -253,10 +254,13 @@ class Partition:
         return apsw.SQLITE_OK
 
     def _checkpoint_if_due(self) -> None:
-        if self._wal_pages >= STUBBORN_CHECKPOINT_PAGES:
-            self._checkpoint(apsw.SQLITE_CHECKPOINT_RESTART)
-        elif self._wal_pages >= CHECKPOINT_PAGES:
-            self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
+        if self._wal_pages < CHECKPOINT_PAGES:
+            self._checkpoint_at = CHECKPOINT_PAGES
+        elif self._wal_pages >= self._checkpoint_at:
+            stubborn = self._wal_pages >= STUBBORN_CHECKPOINT_PAGES
+            self._checkpoint(apsw.SQLITE_CHECKPOINT_RESTART if stubborn else apsw.SQLITE_CHECKPOINT_PASSIVE)
+            # Where a reader or a full disk keeps the WAL from beginning anew, not every append shall try that again.
+            self._checkpoint_at = self._wal_pages + CHECKPOINT_PAGES // 4
 
     def _checkpoint(self, mode: int) -> bool:
         """Copy the WAL into the database as far as readers and disk allow; what was appended is durable either way."""
@@ -264,7 +268,7 @@ class Partition:
             self._connection.set_busy_timeout(STUBBORN_WAIT_MS)
             self._connection.wal_checkpoint(mode=mode)
         except (apsw.BusyError, apsw.LockedError, apsw.FullError, apsw.IOError):
-            return False  # tried again at the next append
+            return False  # tried again later
         finally:
             self._connection.set_busy_timeout(int(self.busy_timeout_s * 1000))
         return True

@@ -15,6 +15,7 @@ import pytest
 from gangline.events.log import CONTROL, DECISIONS, Entry, LogError, LogFull, LogTooNew
 from gangline.events.sqlite import SqliteLog
 from gangline.events.sqlite_mounts import is_network, mount_of, refuse_network_mount
+from gangline.events.sqlite_partition import CHECKPOINT_PAGES
 from tests.events.log_contract import ROOT, everything
 
 NOBODY = 65534
@@ -180,6 +181,46 @@ def test_a_folder_without_a_log_is_not_made_into_one_unasked(tmp_path: Path) -> 
     assert not (tmp_path / "missing").exists()
     SqliteLog(tmp_path / "log").close()
     SqliteLog(tmp_path / "log", create=False).close()
+
+
+def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "log"):
+        with pytest.raises(LogError, match=f"{folder} cannot be a log's folder: .* is a file"):
+            SqliteLog(folder)
+
+
+def test_what_a_killed_creation_left_is_no_hindrance(tmp_path: Path) -> None:
+    for name in ("control-0.db.new", "control-0.db.new-journal", "control-0.db.new-wal"):
+        (tmp_path / name).write_bytes(b"half of something")
+    log = SqliteLog(tmp_path)
+    log.append(CONTROL, [Entry(b"a", b"a")])
+    assert [record.value for record in everything(log)] == [b"a"]
+    log.close()
+
+
+def test_the_wal_stays_bounded_while_followers_read(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path)
+    bound = 2 * CHECKPOINT_PAGES * 4096
+    batch = [Entry(b"job", bytes(1500)) for _ in range(2000)]
+    followed: list[int] = []
+
+    def follow() -> None:
+        reader = log.reader(CONTROL)
+        while len(followed) < 20 * len(batch):
+            followed.extend(record.index for record in reader.read(limit=50, timeout_s=10.0))
+
+    follower = threading.Thread(target=follow)
+    follower.start()
+    sizes = []
+    for _ in range(20):
+        log.append(CONTROL, batch)
+        sizes.append((tmp_path / "control-0.db-wal").stat().st_size)
+    follower.join(60)
+    assert followed == list(range(20 * len(batch)))
+    assert max(sizes) < bound < (tmp_path / "control-0.db").stat().st_size
+    log.close()
+    assert (tmp_path / "control-0.db-wal").stat().st_size == 0, "whoever is last leaves an empty WAL"
 
 
 def test_a_newer_format_is_refused_and_left_alone(tmp_path: Path) -> None:
