@@ -176,6 +176,8 @@ def _metric_name(name: object) -> str:
 def _number(name: str, value: object) -> float:
     if type(value) is float:
         return value
+    if getattr(value, "requires_grad", False) is True and hasattr(value, "detach"):
+        value = value.detach()  # torch warns about converting a loss that can still be differentiated
     if not isinstance(value, str | bytes) and (hasattr(value, "__float__") or hasattr(value, "__index__")):
         try:
             return float(value)  # type: ignore[arg-type]  # it has one of the two methods

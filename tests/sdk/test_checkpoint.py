@@ -15,6 +15,7 @@ import gangline
 from gangline.schemas.errors import UsageError
 from gangline.schemas.launch import ResumeOffer, encode_resume, read_rejections
 from gangline.schemas.manifest import manifest_sha256, read_manifest, verify_checkpoint
+from gangline.schemas.spool import read_spool, spool_path
 from gangline.sdk import Checkpointer, CheckpointExists, CheckpointLoadFailed
 from tests.sdk import scenarios
 from tests.sdk.forked import Ended, run_ranks
@@ -325,6 +326,14 @@ def test_tensors_are_loaded_in_place_and_values_replaced(tmp_path: Path) -> None
     checkpointer.resume(state)
     assert state == {"a": {"tensor": tensor, "text": "x"}, "none": None, "empty": {}}
     assert tensor.tolist() == [1, 1, 1]
+
+
+def test_a_loss_that_can_still_be_differentiated_is_logged_without_a_warning(tmp_path: Path) -> None:
+    run = gangline.init("job", folder=tmp_path)
+    run.log({"loss": torch.ones(1, requires_grad=True) * 2, "count": torch.tensor(3)}, step=1)
+    assert read_spool(spool_path(run.place.spool_dir, 0)).points[0].values == {"loss": 2.0, "count": 3.0}
+    with pytest.raises(UsageError, match=r"metric 'loss' is a torch\.Tensor that is no one number"):
+        run.log({"loss": torch.ones(2)}, step=2)
 
 
 def test_the_errors_are_one_tree() -> None:
