@@ -1,17 +1,17 @@
 """The one mapper between events and bytes: Avro single-object encoding, upcasts, and the errors of both ways."""
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 import fastavro
 import msgspec
 
-from gangline.events import control, decisions, upcasts
+from gangline.events import control, decisions
 from gangline.events.log import LogTooNew
 from gangline.events.types import Decision, Event
-from gangline.schemas import contracts
-from gangline.schemas.contracts import MAGIC
+from gangline.events.upcasts import UPCASTS, Upcast, chain
+from gangline.schemas.contracts import MAGIC, Library, packaged
 from gangline.schemas.errors import GanglineError
 
 HEADER_BYTES = 10
@@ -40,7 +40,7 @@ class Unencodable(GanglineError):
 class _Reader(NamedTuple):
     name: str
     schema: Any
-    upcasts: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...]
+    upcasts: tuple[Upcast, ...]
     cls: type[Event | Decision]
 
 
@@ -52,9 +52,18 @@ class _Writer(NamedTuple):
 class Codec:
     """Encodes the newest version of every event, decodes all versions. Contracts are parsed when first met."""
 
-    def __init__(self) -> None:
-        self._by_header = {contract.header: contract for contract in contracts.contracts()}
-        self._newest = {contract.name: contract for contract in contracts.contracts()}
+    def __init__(
+        self,
+        library: Library | None = None,
+        steps: Mapping[tuple[str, int], Upcast] = UPCASTS,
+        types: Mapping[str, type[Event | Decision]] = type_of,
+    ) -> None:
+        """Take the contracts that ship with gangline, unless given others with their upcasts and types."""
+        self._library = library or packaged()
+        self._steps = steps
+        self._types = types
+        self._by_header = {contract.header: contract for contract in self._library.contracts}
+        self._newest = {contract.name: contract for contract in self._library.contracts}
         self._readers: dict[bytes, _Reader] = {}
         self._writers: dict[type, _Writer] = {}
 
@@ -112,9 +121,9 @@ class Codec:
                 f"a record has the contract {value[2:HEADER_BYTES].hex()}, which this version of gangline does not "
                 "know: it was written by a newer one; install that version or a later one"
             )
-        chain = upcasts.chain(contract.name, contract.version, self._newest[contract.name].version)
-        schema = contracts.schema(contract.name, contract.version)
-        reader = _Reader(contract.name, schema, chain, type_of[contract.name])
+        steps = chain(contract.name, contract.version, self._newest[contract.name].version, self._steps)
+        schema = self._library.schema(contract.name, contract.version)
+        reader = _Reader(contract.name, schema, steps, self._types[contract.name])
         self._readers[contract.header] = reader
         return reader
 
@@ -122,7 +131,7 @@ class Codec:
         contract = self._newest.get(cls.__name__)
         if contract is None:
             raise Unencodable(f"{cls.__name__} has no contract")
-        writer = _Writer(contract.header, contracts.schema(contract.name, contract.version))
+        writer = _Writer(contract.header, self._library.schema(contract.name, contract.version))
         self._writers[cls] = writer
         return writer
 

@@ -12,6 +12,8 @@ Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 UPCASTS: Mapping[tuple[str, int], Upcast] = {}
 
 
-def chain(name: str, version: int, newest: int) -> tuple[Upcast, ...]:
+def chain(
+    name: str, version: int, newest: int, steps: Mapping[tuple[str, int], Upcast] = UPCASTS
+) -> tuple[Upcast, ...]:
     """Return the steps from `version` to `newest`. Raises KeyError if one is missing."""
-    return tuple(UPCASTS[name, step] for step in range(version, newest))
+    return tuple(steps[name, step] for step in range(version, newest))

@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 import msgspec
 from immutables import Map
 
-from gangline.events.codec import decode, encode
+from gangline.events.codec import Undecodable, decode, encode
 from gangline.events.types import Event, Outcome
 from gangline.scheduler.errors import Halted
 from gangline.scheduler.state import Answered, Job, Node, State
@@ -62,10 +62,10 @@ def from_bytes(data: bytes) -> State:
         fields: dict[str, Any] = {name: msgspec.convert(value, hints[name]) for name, value in sorted(scalars.items())}
         for name in sorted(_VALUE_TYPES):
             fields[name] = Map((key, msgspec.convert(value, _VALUE_TYPES[name])) for key, value in tables[name])
-    except (msgspec.DecodeError, msgspec.ValidationError, KeyError) as error:
+        fields["commands"] = Map((index, decode(value)) for index, value in sorted(fields["commands"].items()))
+        return State(**fields)
+    except (msgspec.DecodeError, msgspec.ValidationError, Undecodable, KeyError, TypeError, ValueError) as error:
         raise Halted(f"these bytes are not a state: {error}") from error
-    fields["commands"] = Map((index, decode(value)) for index, value in sorted(fields["commands"].items()))
-    return State(**fields)
 
 
 def digest(data: bytes) -> str:

@@ -36,6 +36,7 @@ class Decided(NamedTuple):
 def decide(state: State, term: int) -> Decided:
     """Decide the round of the tick that was folded last.
 
+    A tick with nothing to decide leaves no record, and so must leave no trace in the state either.
     Ids and times are functions of the log, the tick and the order, so every loop of this code writes the same bytes.
     """
     round_ = Round(state)
@@ -74,8 +75,8 @@ def next_due_us(state: State) -> int | None:
     """
     if state.more or state.placement_due or (state.commands and state.policy is not None):
         return state.now_us
-    due: list[int] = [at_us for _, at_us in sorted(state.deadlines.items())]
+    due = [] if state.deadlines_from_us is None else [state.deadlines_from_us]
     if state.policy is not None and state.answers_first < state.answers_next:
         oldest = state.answers[state.answer_order[state.answers_first]]
         due.append(oldest.at_us + state.policy.answers_kept_us)
-    return min(due, default=None)
+    return min(due) if due else None

@@ -1,9 +1,10 @@
 """Where a gang goes: all or nothing, and so that whole nodes and whole pods stay free for those who need them.
 
-A gang of at most a node's GPUs takes one node, the one with the fewest free GPUs that suffice. A larger one takes whole
-free nodes of one kind, from the fullest pod that holds them, else from the fewest pods, and the remainder on the lowest
-other node that has it. A fraction goes to the fullest device that fits. Ties go to the lowest id in natural order.
-Nodes of one placement have one GPU type.
+A gang of at most a node's GPUs takes one node: of those partly used the one with the fewest free GPUs that suffice,
+else a whole one. A larger gang takes whole free nodes of one kind, and the remainder on the lowest other node that has
+it, in one of the same pods if it can. Whole nodes come from the fullest pod that holds them, else from the fewest pods.
+A fraction goes to the fullest device that fits. Ties go to the lowest id in natural order. Nodes of one placement have
+one GPU type.
 """
 
 from collections.abc import Sequence
@@ -41,9 +42,9 @@ def place(fleet: Sequence[Node], spec: JobSpec) -> tuple[Share, ...] | None:
     allowed = [node for node in fleet if not spec.gpu_types or node.gpu_type in spec.gpu_types]
     if spec.gpu_milli < WHOLE_MILLI:
         parts = _place_fraction(allowed, spec)
-    elif spec.nodes is not None:
+    elif spec.nodes is not None and spec.nodes > 1:
         parts = _place_spread(allowed, spec, spec.nodes)
-    elif spec.gpus <= max((len(node.gpus) for node in allowed), default=0):
+    elif spec.nodes == 1 or spec.gpus <= max((len(node.gpus) for node in allowed), default=0):
         parts = _place_small(allowed, spec, spec.gpus)
     else:
         parts = _place_large(allowed, spec)
@@ -73,8 +74,8 @@ def _holds(node: Node, spec: JobSpec, gpus: int) -> bool:
     """Whether a node has so many wholly free devices, and the CPU and memory of as many ranks."""
     return (
         node.whole_free >= gpus
-        and node.cpu_free_milli >= spec.cpu_milli * gpus
-        and node.memory_free_bytes >= spec.memory_bytes * gpus
+        and (not spec.cpu_milli or node.cpu_free_milli >= spec.cpu_milli * gpus)
+        and (not spec.memory_bytes or node.memory_free_bytes >= spec.memory_bytes * gpus)
     )
 
 
@@ -84,23 +85,28 @@ def _lowest_gpus(node: Node, gpus: int) -> tuple[int, ...]:
 
 
 def _place_fraction(allowed: Sequence[Node], spec: JobSpec) -> list[Part]:
-    best: tuple[tuple[bool, int, int, int, int], Part] | None = None
+    best: tuple[tuple[int, int, int, int], Part] | None = None
     for order, node in enumerate(allowed):
-        if node.cpu_free_milli < spec.cpu_milli or node.memory_free_bytes < spec.memory_bytes:
+        if not _holds(node, spec, 0):
             continue
         for gpu, free in zip(node.gpus, node.free_milli, strict=True):
-            key = (free == WHOLE_MILLI, free, node.whole_free, order, gpu)
-            if free >= spec.gpu_milli and (best is None or key < best[0]):
+            key = (free, node.whole_free, order, gpu)
+            if spec.gpu_milli <= free < WHOLE_MILLI and (best is None or key < best[0]):
                 best = (key, (node, (gpu,)))
-    return [] if best is None else [best[1]]
+    return _place_small(allowed, spec, 1) if best is None else [best[1]]
 
 
 def _place_small(allowed: Sequence[Node], spec: JobSpec, gpus: int) -> list[Part]:
     fits = [node for node in allowed if _holds(node, spec, gpus)]
     if not fits:
         return []
-    # min takes the first of equals, and they are in natural order.
-    node = min(fits, key=lambda node: node.whole_free)
+    partly_used = [node for node in fits if node.whole_free < len(node.gpus)]
+    if partly_used:
+        # min takes the first of equals, and they are in natural order.
+        node = min(partly_used, key=lambda node: node.whole_free)
+    else:
+        size = min(len(node.gpus) for node in fits)
+        (node,) = _choose([node for node in fits if len(node.gpus) == size], 1)
     return [(node, _lowest_gpus(node, gpus))]
 
 
@@ -137,7 +143,10 @@ def _place_large(allowed: Sequence[Node], spec: JobSpec) -> list[Part]:
 
 
 def _choose(fits: Sequence[Node], count: int) -> list[Node]:
-    """Return `count` of the nodes from the fullest pod that holds them, else from the fewest pods; [] if too few."""
+    """Return `count` of the nodes from the fullest pod that holds them, else from the fewest pods; [] if too few.
+
+    They come pod by pod, so that neighbouring ranks are near each other.
+    """
     if count <= 0 or len(fits) < count:
         return []
     pods: dict[str, list[Node]] = {}
@@ -153,5 +162,4 @@ def _choose(fits: Sequence[Node], count: int) -> list[Node]:
         pod = min(holding or left, key=lambda pod: len(pods[pod]) if holding else -len(pods[pod]))
         left.remove(pod)
         chosen += sorted(pods[pod], key=lambda node: node.whole_free)[:need]
-    position = {node.node_id: index for index, node in enumerate(fits)}
-    return sorted(chosen, key=lambda node: position[node.node_id])
+    return sorted(chosen, key=lambda node: (natural(node.pod), natural(node.node_id)))

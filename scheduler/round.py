@@ -3,10 +3,11 @@
 from gangline.events.codec import encode
 from gangline.events.types import Decision, Policy
 from gangline.scheduler.evolve import apply_decision
-from gangline.scheduler.state import State
+from gangline.scheduler.placement import emptied, fleet_of
+from gangline.scheduler.state import Node, State
 
 MAX_ROUND_BYTES = 512_000
-"""Encoded decisions of one round; well below the limit of a record, so that a last group may pass it."""
+"""Encoded decisions of one round; only a first group may pass it, and a record holds the largest that there is."""
 
 
 class Round:
@@ -21,6 +22,22 @@ class Round:
         self.encoded: list[bytes] = []
         self.full = False
         self._size_bytes = 0
+        self._fleet: list[Node] | None = None
+        self._emptied: list[Node] | None = None
+
+    @property
+    def fleet(self) -> list[Node]:
+        """The nodes in natural order of their ids; whoever binds a gang keeps it up to date."""
+        if self._fleet is None:
+            self._fleet = fleet_of(self.state.nodes)
+        return self._fleet
+
+    @property
+    def emptied_fleet(self) -> list[Node]:
+        """The same nodes as if nothing ran there."""
+        if self._emptied is None:
+            self._emptied = [emptied(node) for node in self.fleet]
+        return self._emptied
 
     def emit(self, *group: Decision) -> bool:
         """Emit decisions that belong together; False, and nothing emitted, if the round is full."""

@@ -42,6 +42,8 @@ class Job(Value, frozen=True, kw_only=True):
     failures_in_row: int = 0
     committed_step: int = -1
     """Of the newest checkpoint that the latest attempt has committed; -1 for none."""
+    progressed: bool = False
+    """Whether the latest attempt has committed a checkpoint of a later step than every one before it."""
     checkpoints: tuple[CheckpointRef, ...] = ()
     """Committed, newest first, as many as policy keeps."""
     uploads: tuple[CheckpointUploaded, ...] = ()
@@ -64,6 +66,8 @@ class Node(Value, frozen=True, kw_only=True):
     cpu_free_milli: int
     memory_bytes: int
     memory_free_bytes: int
+    held: tuple[str, ...] = ()
+    """Jobs with a share here that is not gone, sorted."""
     next_port: int = 0
 
     @property
@@ -121,5 +125,7 @@ class State(Value, frozen=True, kw_only=True):
     """Jobs without an attempt."""
     deadlines: Map[str, int] = Map()
     """Core time at which the live attempt of a job has run for its max_runtime."""
+    deadlines_from_us: int | None = None
+    """No deadline is earlier than this; None without any."""
     ended: Map[str, Outcome] = Map()
     nodes: Map[str, Node] = Map()

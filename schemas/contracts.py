@@ -33,24 +33,9 @@ class Contract(NamedTuple):
         return MAGIC + self.fingerprint
 
 
-def _folder() -> Traversable:
-    return resources.files("gangline.schemas")
-
-
 def file_name(name: str, version: int) -> str:
     """Return the file of a contract: `job_admitted.v1.avsc` for JobAdmitted, 1."""
     return f"{re.sub('(?<!^)(?=[A-Z])', '_', name).lower()}.v{version}.avsc"
-
-
-def text(name: str, version: int) -> str:
-    """Return the full text of a contract."""
-    return (_folder() / "avro" / file_name(name, version)).read_text("utf-8")
-
-
-@functools.cache
-def schema(name: str, version: int) -> dict[str, Any]:
-    """Return a contract parsed for fastavro."""
-    return cast("dict[str, Any]", fastavro.schema.parse_schema(json.loads(text(name, version))))
 
 
 def measure(schema_text: str) -> tuple[str, str]:
@@ -62,12 +47,33 @@ def measure(schema_text: str) -> tuple[str, str]:
     )
 
 
+class Library:
+    """The contracts of one folder: `avro/` with a file per version, and `fingerprints.json`."""
+
+    def __init__(self, folder: Traversable) -> None:
+        self._folder = folder
+        self._parsed: dict[tuple[str, int], dict[str, Any]] = {}
+        frozen = json.loads((folder / "fingerprints.json").read_text("utf-8"))
+        self.contracts = tuple(
+            Contract(name, int(version), bytes.fromhex(crc64), sha256)
+            for name, versions in sorted(frozen.items())
+            for version, (crc64, sha256) in sorted(versions.items(), key=lambda item: int(item[0]))
+        )
+        """Every contract, by name and version."""
+
+    def text(self, name: str, version: int) -> str:
+        """Return the full text of a contract."""
+        return (self._folder / "avro" / file_name(name, version)).read_text("utf-8")
+
+    def schema(self, name: str, version: int) -> dict[str, Any]:
+        """Return a contract parsed for fastavro."""
+        if (name, version) not in self._parsed:
+            parsed = fastavro.schema.parse_schema(json.loads(self.text(name, version)))
+            self._parsed[name, version] = cast("dict[str, Any]", parsed)
+        return self._parsed[name, version]
+
+
 @functools.cache
-def contracts() -> tuple[Contract, ...]:
-    """Return every contract in the package, by name and version."""
-    frozen = json.loads((_folder() / "fingerprints.json").read_text("utf-8"))
-    return tuple(
-        Contract(name, int(version), bytes.fromhex(crc64), sha256)
-        for name, versions in sorted(frozen.items())
-        for version, (crc64, sha256) in sorted(versions.items(), key=lambda item: int(item[0]))
-    )
+def packaged() -> Library:
+    """Return the contracts that ship with gangline."""
+    return Library(resources.files("gangline.schemas"))

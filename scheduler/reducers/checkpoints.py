@@ -7,11 +7,16 @@ from gangline.events.decisions import CheckpointCommitted, CheckpointRefused
 from gangline.scheduler.errors import Inapplicable
 from gangline.scheduler.state import Job, State
 
+MAX_URI_CHARACTERS = 2_000
+"""Bindings repeat the URIs of several checkpoints, and must stay within a record."""
+
 
 def checkpoint_uploaded(state: State, event: CheckpointUploaded) -> State:
     """Keep the report until a round commits or refuses it."""
     if event.checkpoint.step < 0 or event.size_bytes < 0:
         raise Inapplicable(f"a checkpoint of step {event.checkpoint.step} with {event.size_bytes} bytes cannot be")
+    if len(event.checkpoint.uri) > MAX_URI_CHARACTERS:
+        raise Inapplicable(f"a checkpoint's URI has {len(event.checkpoint.uri)} characters, over {MAX_URI_CHARACTERS}")
     job = state.jobs.get(event.job_id)
     if job is None or any(event.checkpoint == upload.checkpoint for upload in job.uploads):
         return state
@@ -33,9 +38,17 @@ def checkpoint_committed(state: State, decision: CheckpointCommitted) -> State:
     """Put the checkpoint in front of the job's others."""
     job = state.jobs[decision.job_id]
     kept = state.policy.checkpoints_kept if state.policy is not None else 1
-    checkpoints = (decision.checkpoint, *job.checkpoints)[:kept]
+    step = decision.checkpoint.step
+    # An attempt that ignores what it could resume from commits the same steps again: that is no progress.
+    progressed = job.progressed or all(step > before.step for before in job.checkpoints)
     return _put(
-        state, replace(_answered(job, decision), checkpoints=checkpoints, committed_step=decision.checkpoint.step)
+        state,
+        replace(
+            _answered(job, decision),
+            checkpoints=(decision.checkpoint, *job.checkpoints)[:kept],
+            committed_step=step,
+            progressed=progressed,
+        ),
     )
 
 

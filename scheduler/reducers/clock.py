@@ -28,7 +28,15 @@ def clock_ticked(state: State, event: ClockTicked) -> State:
     state = replace(
         state, ticked_at_us=at_us, now_us=now_us, tick_index=state.control_index, tick_event_id=event.meta.event_id
     )
-    return _forget_answers(state)
+    return _forget_answers(_look_at_deadlines(state))
+
+
+def _look_at_deadlines(state: State) -> State:
+    """Find out which deadline is the first, once the one that was is over, or its attempt is."""
+    if state.deadlines_from_us is None or state.deadlines_from_us > state.now_us:
+        return state
+    left = [at_us for _, at_us in sorted(state.deadlines.items())]
+    return replace(state, deadlines_from_us=min(left) if left else None)
 
 
 def _forget_answers(state: State) -> State:

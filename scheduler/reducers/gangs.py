@@ -14,6 +14,9 @@ SIGNALS = MappingProxyType(
     {1: "SIGHUP", 2: "SIGINT", 6: "SIGABRT", 7: "SIGBUS", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 )
 
+MAX_REASON_CHARACTERS = 1_000
+"""Rounds repeat a reason, and must stay within a record."""
+
 
 def ranks_started(state: State, event: RanksStarted) -> State:
     """Note that a share runs."""
@@ -48,7 +51,7 @@ def ranks_exited(state: State, event: RanksExited) -> State:
         failure = f"ranks on node {event.node_id} were lost"
     status = replace(before, exited=exited, gone=gone)
     state = _put(state, job, replace(attempt, failure=failure), index, status)
-    return _free(state, share) if gone and not before.gone else state
+    return _free(state, job.job_id, share) if gone and not before.gone else state
 
 
 def launch_failed(state: State, event: LaunchFailed) -> State:
@@ -58,10 +61,12 @@ def launch_failed(state: State, event: LaunchFailed) -> State:
         return state
     job, attempt, index = found
     status = replace(attempt.status[index], gone=True)
-    if attempt.failure is None and attempt.stop is None:
-        attempt = replace(attempt, failure=event.reason)
-    attempt = replace(attempt, retryable=attempt.retryable and event.retryable)
-    return _free(_put(state, job, attempt, index, status), attempt.bound.shares[index])
+    final = attempt.retryable and not event.retryable
+    if attempt.stop is None or attempt.stop.reason == "rank_failed":
+        # Why no other attempt could do better says more than what was reported before it.
+        failure = event.reason[:MAX_REASON_CHARACTERS] if final or attempt.failure is None else attempt.failure
+        attempt = replace(attempt, failure=failure, retryable=not final and attempt.retryable)
+    return _free(_put(state, job, attempt, index, status), job.job_id, attempt.bound.shares[index])
 
 
 def _ending(exit_code: int) -> str:
@@ -89,8 +94,8 @@ def _put(state: State, job: Job, attempt: Attempt, index: int, status: ShareStat
     )
 
 
-def _free(state: State, share: Share) -> State:
+def _free(state: State, job_id: str, share: Share) -> State:
     node = state.nodes.get(share.node_id)
     if node is None:
         return state
-    return replace(state, nodes=state.nodes.set(node.node_id, give_back(node, share)), placement_due=True)
+    return replace(state, nodes=state.nodes.set(node.node_id, give_back(node, share, job_id)), placement_due=True)

@@ -12,7 +12,7 @@ def gang_bound(state: State, decision: GangBound) -> State:
     job = state.jobs[decision.job_id]
     nodes = state.nodes
     for index, share in enumerate(decision.shares):
-        node = take(nodes[share.node_id], share)
+        node = take(nodes[share.node_id], share, job.job_id)
         if index == 0:
             node = replace(node, next_port=decision.master_port + 1)
         nodes = nodes.set(share.node_id, node)
@@ -21,17 +21,20 @@ def gang_bound(state: State, decision: GangBound) -> State:
         status=(ShareStatus(),) * len(decision.shares),
         bound_at_us=state.now_us,
     )
-    job = replace(job, attempts=decision.attempt, attempt=attempt, recovering=False, committed_step=-1)
-    deadlines = state.deadlines
-    if job.spec.max_runtime_us is not None:
-        deadlines = deadlines.set(job.job_id, state.now_us + job.spec.max_runtime_us)
-    return replace(
+    job = replace(
+        job, attempts=decision.attempt, attempt=attempt, recovering=False, committed_step=-1, progressed=False
+    )
+    state = replace(
         state,
         jobs=state.jobs.set(job.job_id, job),
         pending=state.pending.delete(job.job_id),
         nodes=nodes,
-        deadlines=deadlines,
     )
+    if job.spec.max_runtime_us is None:
+        return state
+    at_us = state.now_us + job.spec.max_runtime_us
+    first_us = at_us if state.deadlines_from_us is None else min(at_us, state.deadlines_from_us)
+    return replace(state, deadlines=state.deadlines.set(job.job_id, at_us), deadlines_from_us=first_us)
 
 
 def attempt_stop_ordered(state: State, decision: AttemptStopOrdered) -> State:

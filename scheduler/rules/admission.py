@@ -1,10 +1,11 @@
 """Whether a spec or a policy holds together; a refusal names the value, the limit and the way out."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gangline.events.types import JobSpec, Policy
-from gangline.scheduler.placement import emptied, fleet_of, place
-from gangline.scheduler.state import State
+from gangline.scheduler.placement import place
+from gangline.scheduler.state import Node
 
 MAX_NAME_CHARACTERS = 128
 MAX_RETRIES = 1_000
@@ -12,6 +13,10 @@ MAX_PRIORITY = 1_000_000
 MAX_PORT = 65_535
 MIN_PORT = 1_024
 MAX_GRACE_US = 3600 * 1_000_000
+MAX_CHECKPOINTS_KEPT = 100
+MAX_SHOWN_CHARACTERS = 120
+MAX_LISTED = 50
+"""Rounds repeat what is wrong, and must stay within a record."""
 WHOLE_MILLI = 1000
 
 
@@ -24,13 +29,24 @@ class Refusal(NamedTuple):
     message: str
 
 
-def admit(state: State, policy: Policy, spec: JobSpec) -> Refusal | None:
-    """Return why this could never start, or None if it may wait for its turn."""
-    return _check_shape(spec) or _check_queue(policy, spec) or _check_cluster(state, spec)
+def admit(fleet: Sequence[Node], policy: Policy, spec: JobSpec) -> Refusal | None:
+    """Return why this could never start, or None if it may wait for its turn. `fleet` has its nodes empty."""
+    return _check_shape(spec) or _check_queue(policy, spec) or _check_cluster(fleet, spec)
+
+
+def shown(text: str) -> str:
+    """Return as much of what a user wrote as an answer repeats."""
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else text[:MAX_SHOWN_CHARACTERS] + "..."
+
+
+def _listed(names: Sequence[str]) -> str:
+    text = ", ".join(shown(name) for name in names[:MAX_LISTED])
+    return text if len(names) <= MAX_LISTED else f"{text} and {len(names) - MAX_LISTED} more"
 
 
 def _refuse(key: str, value: object, limit: str, way_out: str) -> Refusal:
-    return Refusal(key, str(value), limit, f"{key} is {value}, but {limit}: {way_out}")
+    text = shown(str(value))
+    return Refusal(key, text, limit, f"{key} is {text}, but {limit}: {way_out}")
 
 
 def _check_shape(spec: JobSpec) -> Refusal | None:
@@ -42,7 +58,8 @@ def _check_shape(spec: JobSpec) -> Refusal | None:
         return _refuse("command", "not text", "it has no NUL character", "remove it")
     for name, value in sorted(spec.env.items()):
         if not name or "=" in name or "\0" in name + value:
-            return _refuse("env", repr(name), "a variable's name is not empty and has no '='", "rename it")
+            limit = "a variable has a name without '=', and no NUL character"
+            return _refuse("env", repr(name), limit, "mend it, or leave it out")
     return _check_sizes(spec) or _check_limits(spec)
 
 
@@ -81,29 +98,26 @@ def _check_limits(spec: JobSpec) -> Refusal | None:
 
 
 def _check_queue(policy: Policy, spec: JobSpec) -> Refusal | None:
-    paths = [queue.path for queue in policy.queues]
+    paths = sorted(queue.path for queue in policy.queues)
     if spec.queue in paths:
         return None
-    return _refuse("queue", repr(spec.queue), f"the queues are {', '.join(sorted(paths))}", "name one of these")
+    return _refuse("queue", repr(spec.queue), f"the queues are {_listed(paths)}", "name one of these")
 
 
-def _check_cluster(state: State, spec: JobSpec) -> Refusal | None:
+def _check_cluster(nodes: Sequence[Node], spec: JobSpec) -> Refusal | None:
     """Refuse what no placement could ever give; while no node has registered yet, nobody can say."""
-    nodes = fleet_of(state.nodes)
     if not nodes:
         return None
     types = sorted({node.gpu_type for node in nodes})
     unknown = [gpu_type for gpu_type in spec.gpu_types if gpu_type not in types]
     if unknown:
-        return _refuse(
-            "gpu_type", repr(unknown[0]), f"the cluster has {', '.join(types)}", "name one of these, or none"
-        )
-    if place([emptied(node) for node in nodes], spec) is not None:
+        return _refuse("gpu_type", repr(unknown[0]), f"the cluster has {_listed(types)}", "name one of these, or none")
+    if place(nodes, spec) is not None:
         return None
     allowed = [node for node in nodes if not spec.gpu_types or node.gpu_type in spec.gpu_types]
     most = max(sum(len(node.gpus) for node in allowed if node.gpu_type == gpu_type) for gpu_type in types)
     if spec.gpus > most:
-        which = f"of type {' or '.join(sorted(spec.gpu_types))} " if spec.gpu_types else ""
+        which = f"of type {_listed(sorted(spec.gpu_types))} " if spec.gpu_types else ""
         return _refuse(
             "gpus",
             spec.gpus,
@@ -129,19 +143,23 @@ def check_policy(policy: Policy) -> str | None:
     paths = [queue.path for queue in policy.queues]
     if not paths:
         return "a policy has at least one queue: add one"
-    for path in paths:
+    for path, after in zip(sorted(paths), [*sorted(paths)[1:], None], strict=True):
         if not path or any(not part for part in path.split("/")):
-            return f"queue {path!r} is not a path like org/team/project: rename it"
-        if paths.count(path) > 1:
-            return f"queue {path!r} appears more than once: remove one"
+            return f"queue {shown(path)!r} is not a path like org/team/project: rename it"
+        if path == after:
+            return f"queue {shown(path)!r} appears more than once: remove one"
     if not 0 <= policy.retries <= MAX_RETRIES:
         return f"retries is {policy.retries}: name 0 to {MAX_RETRIES}"
     if not 0 <= policy.grace_us <= MAX_GRACE_US:
         return f"grace_us is {policy.grace_us}: name 0 to {MAX_GRACE_US} (1 hour)"
-    if policy.answers_kept_us <= 0 or policy.ahead_limit_us <= 0:
-        return "answers_kept_us and ahead_limit_us are times: name more than 0"
+    if not 0 < policy.ahead_limit_us < policy.answers_kept_us:
+        # Else a command from the future could outlive its answer, and be answered anew.
+        return (
+            f"ahead_limit_us is {policy.ahead_limit_us} and answers_kept_us {policy.answers_kept_us}: "
+            "name times above 0, the second the longer one"
+        )
     if policy.port_count <= 0 or policy.port_first < MIN_PORT or policy.port_first + policy.port_count > MAX_PORT + 1:
         return f"ports {policy.port_first} and {policy.port_count} on are not within {MIN_PORT} to {MAX_PORT}"
-    if policy.checkpoints_kept <= 0:
-        return f"checkpoints_kept is {policy.checkpoints_kept}: keep at least 1"
+    if not 0 < policy.checkpoints_kept <= MAX_CHECKPOINTS_KEPT:
+        return f"checkpoints_kept is {policy.checkpoints_kept}: keep 1 to {MAX_CHECKPOINTS_KEPT}"
     return None

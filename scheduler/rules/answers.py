@@ -13,10 +13,10 @@ from gangline.events.decisions import (
     PolicyRefused,
 )
 from gangline.events.ids import job_id, made_at_us
-from gangline.events.types import Event, Policy
+from gangline.events.types import Event
 from gangline.scheduler.errors import Halted
 from gangline.scheduler.round import Round
-from gangline.scheduler.rules.admission import admit, check_policy
+from gangline.scheduler.rules.admission import admit, check_policy, shown
 from gangline.scheduler.state import State
 
 _SECOND_US = 1_000_000
@@ -27,11 +27,12 @@ def decide(round_: Round) -> None:
     for index, command in sorted(round_.state.commands.items()):
         if round_.policy is None and not isinstance(command, ActivatePolicy):
             continue
-        if not round_.emit(_answer(round_.state, round_.policy, index, command)):
+        if not round_.emit(_answer(round_, index, command)):
             return
 
 
-def _answer(state: State, policy: Policy | None, index: int, command: Event) -> Answer:
+def _answer(round_: Round, index: int, command: Event) -> Answer:
+    state, policy = round_.state, round_.policy
     command_id = command.meta.command_id
     if command_id is None:
         raise Halted(f"the command at control index {index} has no command_id")
@@ -50,9 +51,12 @@ def _answer(state: State, policy: Policy | None, index: int, command: Event) -> 
             f"{policy.ahead_limit_us // _SECOND_US} s: set the clock of the machine that sent it, and send a new one",
         )
     if isinstance(command, SubmitJob) and policy is not None:
-        refusal = admit(state, policy, command.spec)
+        new_job = job_id(state.log_id, command_id)
+        if new_job in state.jobs or new_job in state.ended:
+            return CommandExpired(command_id=command_id, control_index=index)
+        refusal = admit(round_.emptied_fleet, policy, command.spec)
         if refusal is None:
-            return JobAdmitted(command_id=command_id, control_index=index, job_id=job_id(state.log_id, command_id))
+            return JobAdmitted(command_id=command_id, control_index=index, job_id=new_job)
         return JobRejected(
             command_id=command_id,
             control_index=index,
@@ -76,7 +80,9 @@ def _answer_cancel(state: State, index: int, command_id: bytes, command: CancelJ
         return CancelAccepted(command_id=command_id, control_index=index, job_id=command.job_id)
     outcome = state.ended.get(command.job_id)
     if outcome is None:
-        message = f"there is no job '{command.job_id}' that could be cancelled: `gangline jobs` lists those there are"
+        message = (
+            f"there is no job '{shown(command.job_id)}' that could be cancelled: `gangline jobs` lists those there are"
+        )
     else:
         message = f"job '{command.job_id}' has already ended ({outcome}): there is nothing left to cancel"
     return CommandRefused(command_id=command_id, control_index=index, message=message)

@@ -26,13 +26,23 @@ def grace_us(round_: Round, job: Job) -> int:
     return round_.policy.grace_us if round_.policy is not None else 0
 
 
+def is_ending(job: Job, attempt: Attempt) -> bool:
+    """Whether the attempt is to stop, or is over, for what was reported or commanded."""
+    return job.cancelled or attempt.failure is not None or _is_gone(attempt)
+
+
+def _is_gone(attempt: Attempt) -> bool:
+    return all(status.gone for status in attempt.status)
+
+
 def _follow(round_: Round, job: Job) -> tuple[Decision, ...]:
     attempt = job.attempt
     if attempt is None:
-        return _end(job, "cancelled", "cancelled before it could start again") if job.cancelled else ()
-    if all(status.gone for status in attempt.status):
+        again = " again" if job.attempts else ""
+        return _end(job, "cancelled", f"cancelled before it could start{again}") if job.cancelled else ()
+    if _is_gone(attempt):
         return _end_attempt(round_, job, attempt)
-    if attempt.stop is None and (job.cancelled or attempt.failure is not None):
+    if attempt.stop is None and is_ending(job, attempt):
         reason: StopReason = "cancelled" if job.cancelled else "rank_failed"
         return (
             AttemptStopOrdered(
@@ -56,7 +66,7 @@ def _end_attempt(round_: Round, job: Job, attempt: Attempt) -> tuple[Decision, .
     retries = job.spec.retries
     if retries is None:
         retries = round_.policy.retries if round_.policy is not None else 0
-    failures = 1 if job.committed_step >= 0 else job.failures_in_row + 1
+    failures = 1 if job.progressed else job.failures_in_row + 1
     if failures > retries:
         return _ended(
             job,

@@ -3,7 +3,7 @@
 from gangline.events.decisions import GangBound
 from gangline.events.types import JobSpec, Policy
 from gangline.scheduler.order import place_in_order
-from gangline.scheduler.placement import fleet_of, place
+from gangline.scheduler.placement import place
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules.attempts import grace_us
 from gangline.scheduler.state import Node, State
@@ -15,7 +15,7 @@ def decide(round_: Round) -> None:
     if policy is None or not round_.state.placement_due:
         return
     jobs = sorted((round_.state.jobs[job_id] for job_id in sorted(round_.state.pending)), key=place_in_order)
-    fleet = fleet_of(round_.state.nodes)
+    fleet = round_.fleet
     position = {node.node_id: index for index, node in enumerate(fleet)}
     # Within a round things only fill up, so what failed once fails again.
     failed: set[tuple[object, ...]] = set()
@@ -57,11 +57,8 @@ def _shape(spec: JobSpec) -> tuple[object, ...]:
 
 def _free_port(state: State, policy: Policy, node: Node) -> int | None:
     """Return the next port of the policy's range that no live attempt uses on this node, after the one used last."""
-    used = [
-        job.attempt.bound.master_port
-        for _, job in sorted(state.jobs.items())
-        if job.attempt is not None and job.attempt.bound.shares[0].node_id == node.node_id
-    ]
+    bound = [attempt.bound for job_id in node.held if (attempt := state.jobs[job_id].attempt) is not None]
+    used = [gang.master_port for gang in bound if gang.shares[0].node_id == node.node_id]
     start = max(node.next_port - policy.port_first, 0)
     for step in range(policy.port_count):
         port = policy.port_first + (start + step) % policy.port_count

@@ -21,7 +21,12 @@ def decide(round_: Round) -> None:
         )
     round_.emit(
         *(
-            InputQuarantined(control_index=index, reason=reason[:MAX_REASON_CHARACTERS] if count < MAX_REASONS else "")
+            InputQuarantined(control_index=index, reason=_short(reason) if count < MAX_REASONS else "")
             for count, (index, reason) in enumerate(failed)
         )
     )
+
+
+def _short(reason: str) -> str:
+    """Return a reason in as many bytes as characters, so that its length bounds its size."""
+    return reason.encode("ascii", "backslashreplace").decode()[:MAX_REASON_CHARACTERS]
