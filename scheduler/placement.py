@@ -72,10 +72,13 @@ def _shares(parts: Sequence[Part], spec: JobSpec) -> tuple[Share, ...]:
 
 def _holds(node: Node, spec: JobSpec, gpus: int) -> bool:
     """Whether a node has so many wholly free devices, and the CPU and memory of as many ranks."""
-    return (
-        node.whole_free >= gpus
-        and (not spec.cpu_milli or node.cpu_free_milli >= spec.cpu_milli * gpus)
-        and (not spec.memory_bytes or node.memory_free_bytes >= spec.memory_bytes * gpus)
+    return node.whole_free >= gpus and _feeds(node, spec, gpus)
+
+
+def _feeds(node: Node, spec: JobSpec, ranks: int) -> bool:
+    """Whether a node has the CPU and memory of so many ranks; who asks for none may go where none is left."""
+    return (not spec.cpu_milli or node.cpu_free_milli >= spec.cpu_milli * ranks) and (
+        not spec.memory_bytes or node.memory_free_bytes >= spec.memory_bytes * ranks
     )
 
 
@@ -87,7 +90,7 @@ def _lowest_gpus(node: Node, gpus: int) -> tuple[int, ...]:
 def _place_fraction(allowed: Sequence[Node], spec: JobSpec) -> list[Part]:
     best: tuple[tuple[int, int, int, int], Part] | None = None
     for order, node in enumerate(allowed):
-        if not _holds(node, spec, 0):
+        if not _feeds(node, spec, 1):
             continue
         for gpu, free in zip(node.gpus, node.free_milli, strict=True):
             key = (free, node.whole_free, order, gpu)

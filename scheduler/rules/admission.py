@@ -159,7 +159,10 @@ def check_policy(policy: Policy) -> str | None:
             "name times above 0, the second the longer one"
         )
     if policy.port_count <= 0 or policy.port_first < MIN_PORT or policy.port_first + policy.port_count > MAX_PORT + 1:
-        return f"ports {policy.port_first} and {policy.port_count} on are not within {MIN_PORT} to {MAX_PORT}"
+        return (
+            f"{policy.port_count} ports from {policy.port_first} on are not within {MIN_PORT} to {MAX_PORT}: "
+            "name another port_first or port_count"
+        )
     if not 0 < policy.checkpoints_kept <= MAX_CHECKPOINTS_KEPT:
         return f"checkpoints_kept is {policy.checkpoints_kept}: keep 1 to {MAX_CHECKPOINTS_KEPT}"
     return None
