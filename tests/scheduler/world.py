@@ -1,6 +1,6 @@
 """Drives the core through evolve and decide alone: appends events, ticks, and keeps the history that this makes."""
 
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from gangline.events import codec, ids
 from gangline.events.control import (
@@ -132,7 +132,7 @@ class World:
         fields: dict[str, object] = {"name": "train", "queue": "default", "command": ("true",), "gpus": 1} | changes
         return JobSpec(**fields)  # type: ignore[arg-type] # the fields are those of JobSpec
 
-    def submit(self, command_id: bytes | None = None, **changes: Any) -> str:
+    def submit(self, command_id: bytes | None = None, /, **changes: object) -> str:
         """Submit a job; return the id that it has if it is admitted."""
         command_id = command_id or self.command_id()
         self.append(SubmitJob(meta=self.meta(command_id), spec=self.spec(**changes)))
@@ -275,7 +275,7 @@ class World:
         """Return how many devices of a node are wholly free."""
         return self.state.nodes[node_id].whole_free
 
-    def runs(self, **changes: Any) -> str:
+    def runs(self, **changes: object) -> str:
         """Submit a job that fits now, and let it start."""
         job_id = self.submit(**changes)
         self.tick()
