@@ -18,12 +18,12 @@ from gangline.events.decisions import (
 from gangline.events.log import DECISIONS, START, Position, Record
 from gangline.events.terms import NO_TERM, Terms, admit
 from gangline.events.types import Share, Value
-from gangline.schemas.contracts import packaged
+from gangline.schemas.contracts import contracts
 from gangline.schemas.errors import GanglineError
 
 _log = logging.getLogger(__name__)
 
-_HEADERS = {contract.header: contract.name for contract in packaged().contracts}
+_HEADERS = {contract.header: contract.name for contract in contracts()}
 _FOLDED = {"GangBound", "AttemptStopOrdered", "AttemptEnded"}
 
 

@@ -77,3 +77,8 @@ class Library:
 def packaged() -> Library:
     """Return the contracts that ship with gangline."""
     return Library(resources.files("gangline.schemas"))
+
+
+def contracts() -> tuple[Contract, ...]:
+    """Return every contract that ships with gangline, by name and version."""
+    return packaged().contracts
