@@ -4,10 +4,13 @@ import argparse
 import logging
 import signal
 import sys
+import threading
 from pathlib import Path
 
 from gangline.agents import inventory
 from gangline.agents.agent import Agent
+from gangline.agents.follower import PAUSE_S
+from gangline.events.log import Log, LogUnavailable
 from gangline.events.open_log import open_log
 from gangline.schemas.errors import GanglineError
 
@@ -25,6 +28,20 @@ def parser() -> argparse.ArgumentParser:
     return arguments
 
 
+def open_when_there(url: str, stopping: threading.Event) -> Log | None:
+    """Open the log, waiting while it cannot be reached; None if told to stop. Raises what else `open_log` raises."""
+    away = False
+    while not stopping.is_set():
+        try:
+            return open_log(url)
+        except LogUnavailable as error:
+            if not away:
+                logging.getLogger(__name__).warning("waiting for the log; ranks run on: %s", error)
+            away = True
+            stopping.wait(PAUSE_S)
+    return None
+
+
 def main() -> int:
     """Run an agent until SIGTERM or SIGINT; ranks outlive it."""
     options = parser().parse_args()
@@ -37,12 +54,18 @@ def main() -> int:
             gpus=options.gpus,
             gpu_type=options.gpu_type,
         )
-        log = open_log(options.log)
+        stopping = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stopping.set())
+        log = open_when_there(options.log, stopping)
+        if log is None:
+            return 0
         try:
             agent = Agent(options.home, log, has)
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: agent.stop())
-            agent.run()
+            if not stopping.is_set():
+                agent.run()
         finally:
             log.close()
     except GanglineError as error:

@@ -14,7 +14,7 @@ from gangline.agents.run_folder import AttemptKey, RunFolder
 from gangline.events import codec, control, identity
 from gangline.events.decisions import AttemptEnded, AttemptStopOrdered, GangBound, RoundDecided, TermOpened
 from gangline.events.log import CONTROL, DECISIONS, HEARTBEATS, Entry
-from gangline.events.sqlite import SqliteLog
+from gangline.events.open_log import open_log
 from gangline.events.types import Code, Decision, Event, Meta, Share
 
 WAIT_S = 20.0
@@ -92,10 +92,10 @@ def ended(bound: GangBound) -> AttemptEnded:
 class Node:
     """A node with its log; use as a context manager, which ends whatever is left and checks that nothing was."""
 
-    def __init__(self, folder: Path, *, gpus: int = 4) -> None:
+    def __init__(self, folder: Path, *, gpus: int = 4, log_url: str | None = None) -> None:
         self.home = folder / "home"
-        self.log = SqliteLog(folder / "log")
-        self.log_url = f"sqlite:{folder / 'log'}"
+        self.log_url = log_url or f"sqlite:{folder / 'log'}"
+        self.log = open_log(self.log_url, create=True)
         self.log_id = identity.create(self.log, actor="test")
         self.gpus = gpus
         self.agent: subprocess.Popen[bytes] | None = None
@@ -188,13 +188,13 @@ class Node:
         )
         return found[-1]
 
-    def wait_gone(self, bound: GangBound) -> dict[int, int]:
+    def wait_gone(self, bound: GangBound, *, timeout_s: float = WAIT_S) -> dict[int, int]:
         """Return the exit codes by rank, once the share is reported gone."""
 
         def gone() -> control.RanksExited | None:
             return next((event for event in self.facts(control.RanksExited, bound) if event.gone), None)
 
-        event = wait_for(gone, "RanksExited with gone")
+        event = wait_for(gone, "RanksExited with gone", timeout_s=timeout_s)
         return {exit_.rank: exit_.exit_code for exit_ in event.exits}
 
     def wait_output(self, bound: GangBound, text: str, *, rank: int = 0, timeout_s: float = WAIT_S) -> str:
