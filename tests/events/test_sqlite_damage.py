@@ -83,6 +83,7 @@ def flip(path: Path, bit: int) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [DATABASE, WAL, HEAD])
 def test_every_flipped_bit_is_named_or_harmless(
     name: str, crashed: Path, records: list[Record], tmp_path: Path
