@@ -1,6 +1,5 @@
 """The commands of `gangline`, put together."""
 
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -19,6 +18,8 @@ app = typer.Typer(
 def show_version(wanted: bool) -> None:
     """Print the version and exit, if wanted."""
     if wanted:
+        from importlib.metadata import version
+
         typer.echo(version("gangline"))
         raise typer.Exit
 

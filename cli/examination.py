@@ -75,7 +75,7 @@ def _guarded(what: str, look: Callable[[], Iterator[Finding]]) -> list[Finding]:
 def _folder(place: Place) -> Iterator[Finding]:
     import os
 
-    if not os.access(place.home, os.R_OK | os.W_OK | os.X_OK):
+    if not os.access(place.home, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
         yield Finding("folder", "wrong", f"{place.home} cannot be written", f"chown or chmod {place.home}")
         return
     free = shutil.disk_usage(place.home).free

@@ -66,7 +66,7 @@ def _make_home(place: Place) -> None:
     try:
         for folder in (place.home, place.home / "logs"):
             folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(place.home, os.W_OK | os.X_OK):
+        if not os.access(place.home, os.W_OK | os.X_OK, effective_ids=True):
             raise PermissionError(None, "Permission denied")
     except OSError as error:
         raise GanglineError(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from sqlalchemy.exc import OperationalError
 
-from gangline.events.open_log import open_log
 from gangline.events.log import LogUnavailable
+from gangline.events.open_log import open_log
 from gangline.projections.database import open_database
 from gangline.projections.projector import Projector
 from gangline.schemas.errors import GanglineError

@@ -60,7 +60,7 @@ def _open_sqlite(path: Path, *, create: bool) -> Engine:
         raise NotFound(f"{path} does not exist: nothing has been projected yet; `gangline up` starts the projector")
     # Readers need to write, too: SQLite keeps its locks in the file beside the database.
     for place in (path.parent, path):
-        if place.exists() and not os.access(place, os.W_OK):
+        if place.exists() and not os.access(place, os.W_OK, effective_ids=True):
             raise Refused(f"{place} cannot be written: give this user the right to, or name another with --sql")
     # Readers come and go, so a connection is opened for each; the worker keeps its one.
     engine = sqlalchemy.create_engine(

@@ -1,15 +1,18 @@
 """Where a projection stands: read and written in the transactions of its rows."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import insert, inspect, select, update
 from sqlalchemy.engine import Connection
 
-from gangline.events.history import Segment
 from gangline.events.log import START, Position
 from gangline.events.terms import NO_TERM, Terms
 from gangline.projections.tables import TABLES_VERSION, positions
 from gangline.schemas.errors import NotFound, Refused
+
+if TYPE_CHECKING:
+    # Readers of the tables need not load the codec.
+    from gangline.events.history import Segment
 
 NAME = "control"
 """The row of the projection that merges `control` and `decisions`."""
@@ -31,7 +34,7 @@ def begin(log_id: str) -> Stand:
     return Stand(log_id, START, START, NO_TERM)
 
 
-def behind(log_id: str, segment: Segment) -> Stand:
+def behind(log_id: str, segment: "Segment") -> Stand:
     """Return where it stands behind a segment."""
     return Stand(log_id, segment.control, segment.after, segment.terms, segment.inputs[-1].event.meta.at_us)
 
