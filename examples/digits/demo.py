@@ -50,7 +50,7 @@ def running(home: Path, log: str | None) -> Iterator[None]:
     command = [*GANGLINE, "up", "--home", str(home), "--gpus", "2", *(["--log", log] if log else [])]
     with (home / "up.log").open("w") as output, subprocess.Popen(command, stdout=output, stderr=output) as up:
         try:
-            until(lambda: "ready" in (home / "up.log").read_text() or up.poll() is not None, "gangline is up")
+            until(lambda: "gangline is up" in (home / "up.log").read_text() or up.poll() is not None, "gangline is up")
             if up.poll() is not None:
                 raise DemoFailed("gangline did not come up")
             yield
