@@ -1,13 +1,13 @@
 """Events of `control` and `heartbeats`: commands of people, facts of agents, ticks of the loop."""
 
-from gangline.events.types import CheckpointRef, Event, Gpu, JobSpec, Policy, RankExit
+from gangline.events.types import CheckpointRef, Event, Gpu, Int32, JobSpec, Policy, RankExit
 
 
 class LogCreated(Event, frozen=True, kw_only=True):
     """Record 0 of `control` and of `decisions`; later ones are ignored."""
 
     log_id: str
-    format: int
+    format: Int32
 
 
 class SubmitJob(Event, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ class RanksStarted(Event, frozen=True, kw_only=True):
     """A node's share of a gang runs, its output in `run_dir` on that node."""
 
     job_id: str
-    attempt: int
+    attempt: Int32
     node_id: str
     run_dir: str
 
@@ -56,7 +56,7 @@ class RanksExited(Event, frozen=True, kw_only=True):
     """Ranks of a node's share have ended; `gone` when no process of the share is left, so that its GPUs are free."""
 
     job_id: str
-    attempt: int
+    attempt: Int32
     node_id: str
     exits: tuple[RankExit, ...]
     gone: bool
@@ -66,7 +66,7 @@ class LaunchFailed(Event, frozen=True, kw_only=True):
     """A node's share could not be started, and no process of it is left."""
 
     job_id: str
-    attempt: int
+    attempt: Int32
     node_id: str
     reason: str
     retryable: bool
@@ -76,7 +76,7 @@ class CheckpointUploaded(Event, frozen=True, kw_only=True):
     """A manifest and every file that it names are stored and verified."""
 
     job_id: str
-    attempt: int
+    attempt: Int32
     checkpoint: CheckpointRef
     size_bytes: int
 
@@ -85,7 +85,7 @@ class CheckpointRejected(Event, frozen=True, kw_only=True):
     """A checkpoint that a binding named did not verify when `attempt` wanted to restore it."""
 
     job_id: str
-    attempt: int
+    attempt: Int32
     checkpoint: CheckpointRef
     reason: str
 

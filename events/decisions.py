@@ -1,13 +1,13 @@
 """Records of `decisions` (terms and rounds), the decisions inside a round, and the snapshot that agents start from."""
 
-from gangline.events.types import CheckpointRef, Code, Decision, Event, Outcome, Share, StopReason, Value
+from gangline.events.types import CheckpointRef, Code, Decision, Event, Int32, Outcome, Share, StopReason, Value
 
 
 class TermOpened(Event, frozen=True, kw_only=True):
     """Records of lower terms are void from here on; see `gangline.events.terms` for when it is void itself."""
 
-    term: int
-    previous: int
+    term: Int32
+    previous: Int32
     control_index: int
     code_digest: str
     wheel: str | None
@@ -20,7 +20,7 @@ class RoundDecided(Event, frozen=True, kw_only=True):
 
     tick_index: int
     tick_event_id: bytes
-    term: int
+    term: Int32
     more: bool
     decisions: tuple[bytes, ...]
 
@@ -83,11 +83,11 @@ class GangBound(Decision, frozen=True, kw_only=True):
     """An attempt has its placement; all that agents need to launch it."""
 
     job_id: str
-    attempt: int
+    attempt: Int32
     shares: tuple[Share, ...]
-    world_size: int
+    world_size: Int32
     master_address: str
-    master_port: int
+    master_port: Int32
     resume: tuple[CheckpointRef, ...]
     name: str
     command: tuple[str, ...]
@@ -101,7 +101,7 @@ class AttemptStopOrdered(Decision, frozen=True, kw_only=True):
     """Its ranks get SIGTERM, and SIGKILL after the grace."""
 
     job_id: str
-    attempt: int
+    attempt: Int32
     reason: StopReason
     grace_us: int
 
@@ -110,7 +110,7 @@ class AttemptEnded(Decision, frozen=True, kw_only=True):
     """No process of the attempt is left."""
 
     job_id: str
-    attempt: int
+    attempt: Int32
     outcome: Outcome
     cause: str
 
@@ -119,8 +119,8 @@ class JobRequeued(Decision, frozen=True, kw_only=True):
     """The job waits for its next attempt."""
 
     job_id: str
-    attempt: int
-    failures_in_row: int
+    attempt: Int32
+    failures_in_row: Int32
     cause: str
 
 
@@ -130,14 +130,14 @@ class JobEnded(Decision, frozen=True, kw_only=True):
     job_id: str
     outcome: Outcome
     cause: str
-    attempts: int
+    attempts: Int32
 
 
 class CheckpointCommitted(Decision, frozen=True, kw_only=True):
     """The checkpoint exists from here on."""
 
     job_id: str
-    attempt: int
+    attempt: Int32
     checkpoint: CheckpointRef
 
 
@@ -145,7 +145,7 @@ class CheckpointRefused(Decision, frozen=True, kw_only=True):
     """The checkpoint will never be restored."""
 
     job_id: str
-    attempt: int
+    attempt: Int32
     checkpoint: CheckpointRef
     reason: str
 
@@ -168,7 +168,7 @@ class BindingsSnapshot(Event, frozen=True, kw_only=True):
     """What agents start from: the live attempts just after the round of `tick_index`, by job id."""
 
     log_id: str
-    term: int
+    term: Int32
     tick_index: int
     decisions_index: int
     decisions_offset: int

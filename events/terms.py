@@ -28,6 +28,6 @@ def admit(terms: Terms, record: TermOpened | RoundDecided) -> Terms | None:
             if follows and record.control_index >= terms.decided
             else None
         )
-    if record.term == terms.term and record.tick_index > terms.decided:
+    if terms.term and record.term == terms.term and record.tick_index > terms.decided:
         return Terms(term=terms.term, decided=record.tick_index)
     return None

@@ -1,8 +1,11 @@
 """The parts that events share: who said it and when, and the values inside them."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+"""An Avro int. fastavro reads a longer one without complaint, and then cannot write it again."""
 
 StopReason = Literal["rank_failed", "cancelled", "max_runtime"]
 Outcome = Literal["failed", "succeeded", "cancelled"]
@@ -49,14 +52,14 @@ class JobSpec(Value, frozen=True, kw_only=True):
     queue: str
     command: tuple[str, ...]
     env: dict[str, str] = {}
-    gpus: int
-    gpu_milli: int = 1000
-    nodes: int | None = None
+    gpus: Int32
+    gpu_milli: Int32 = 1000
+    nodes: Int32 | None = None
     gpu_types: tuple[str, ...] = ()
     cpu_milli: int = 0
     memory_bytes: int = 0
-    priority: int = 0
-    retries: int | None = None
+    priority: Int32 = 0
+    retries: Int32 | None = None
     max_runtime_us: int | None = None
     grace_us: int | None = None
     code: Code | None = None
@@ -73,19 +76,19 @@ class Policy(Value, frozen=True, kw_only=True):
     """Every number that the scheduler decides by. The defaults are those of a new log."""
 
     queues: tuple[Queue, ...] = (Queue(path="default"),)
-    retries: int = 3
+    retries: Int32 = 3
     grace_us: int = 30_000_000
     answers_kept_us: int = 7 * 24 * 3600 * 1_000_000
     ahead_limit_us: int = 3600 * 1_000_000
-    port_first: int = 20_000
-    port_count: int = 10_000
-    checkpoints_kept: int = 3
+    port_first: Int32 = 20_000
+    port_count: Int32 = 10_000
+    checkpoints_kept: Int32 = 3
 
 
 class Gpu(Value, frozen=True, kw_only=True):
     """One device of a node; `uuid` is empty for a declared slot, `memory_bytes` 0 where it is not known."""
 
-    index: int
+    index: Int32
     uuid: str = ""
     memory_bytes: int = 0
 
@@ -93,8 +96,8 @@ class Gpu(Value, frozen=True, kw_only=True):
 class RankExit(Value, frozen=True, kw_only=True):
     """How a rank ended: its exit code, or minus the number of the signal that killed it."""
 
-    rank: int
-    exit_code: int
+    rank: Int32
+    exit_code: Int32
 
 
 class CheckpointRef(Value, frozen=True, kw_only=True):
@@ -110,11 +113,11 @@ class Share(Value, frozen=True, kw_only=True):
 
     node_id: str
     address: str
-    gpus: tuple[int, ...]
-    gpu_milli: int
+    gpus: tuple[Int32, ...]
+    gpu_milli: Int32
     cpu_milli: int
     memory_bytes: int
-    first_rank: int
+    first_rank: Int32
 
     @property
     def ranks(self) -> range:
