@@ -8,5 +8,5 @@ from types import MappingProxyType
 
 __all__ = ["BENCHMARKS"]
 
-BENCHMARKS = MappingProxyType({"log": "benchmarks.log"})
+BENCHMARKS = MappingProxyType({"launch": "benchmarks.launch", "log": "benchmarks.log"})
 """Every benchmark's name, and the module that measures it."""
