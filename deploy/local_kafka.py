@@ -61,6 +61,9 @@ share.coordinator.state.topic.num.partitions=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
+# A killed broker may come back at once.
+broker.session.timeout.ms=1000
+broker.heartbeat.interval.ms=200
 transaction.abort.timed.out.transaction.cleanup.interval.ms=500
 # One small machine, few clients.
 num.network.threads=2
@@ -106,6 +109,11 @@ def end_with(owner_pid: int, child_pid: int, number: int = signal.SIGKILL) -> "s
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
+
+
+def leave(process: "subprocess.Popen[bytes]") -> None:
+    """Let a process outlive this one: no one here waits for it, and Popen does not warn of that."""
+    process.returncode = 0
 
 
 def free_port() -> int:
@@ -243,6 +251,13 @@ class LocalKafka:
         if self._watcher is not None:
             self._watcher.wait()
             self._watcher = None
+
+    def leave(self) -> None:
+        """Let the broker outlive this process, until its owner ends; it cannot be stopped from here any more."""
+        for process in (self._process, self._watcher):
+            if process is not None:
+                leave(process)
+        self._process = self._watcher = None
 
     def _format(self, java: list[str]) -> Path:
         """Write the broker's configuration, and format its storage the first time."""

