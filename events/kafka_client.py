@@ -28,12 +28,13 @@ class Client:
             "bootstrap.servers": self.bootstrap,
             "client.id": "gangline",
             # A broker that comes back is found at once; librdkafka's own default waits up to 10 s.
-            "reconnect.backoff.ms": 50,
-            "reconnect.backoff.max.ms": 500,
+            "reconnect.backoff.ms": 100,
+            "reconnect.backoff.max.ms": 1_000,
             # A broker that accepts and never answers is given up after this.
             "socket.timeout.ms": 10_000,
             "socket.keepalive.enable": True,
-            "log.connection.close": False,
+            # It would log each vain attempt to connect, many a second; the error that is raised says it once.
+            "log_level": 2,
             **{name.replace("_", "."): value for name, value in more.items()},
         }
 

@@ -83,19 +83,9 @@ class KafkaReader:
         """Return the next records; see the protocol."""
         deadline = time.monotonic() + timeout_s
         while True:
-            if self._failure is not None:
-                raise self._failure
-            consumer = self._open()
             left_s = max(0.0, deadline - time.monotonic())
-            # consume() alone would wait until it has `limit` records.
-            message = consumer.poll(min(left_s, SLICE_S))
-            if message is None:
-                self._check_contact()
-                if left_s <= SLICE_S:
-                    return []
-                continue
-            records = self._take([message, *consumer.consume(limit - 1, timeout=0)] if limit > 1 else [message])
-            if records:
+            records = self._poll(limit, min(left_s, SLICE_S))
+            if records or left_s <= 0:
                 return records
 
     def read_to_end(self, limit: int = 10_000) -> Iterator[list[Record]]:
@@ -108,7 +98,7 @@ class KafkaReader:
         _, end = self._ends(timeout_s)
         reached, since_s = self._reached, time.monotonic()
         while self._reached < end:
-            records = self.read(limit, timeout_s=min(SLICE_S, timeout_s))
+            records = self._poll(limit, min(SLICE_S, timeout_s))
             if records:
                 yield records
             if self._reached > reached:
@@ -129,6 +119,18 @@ class KafkaReader:
         if self._consumer is None:
             raise LogError(f"this reader of '{self._name}' is closed")
         return self._consumer
+
+    def _poll(self, limit: int, timeout_s: float) -> list[Record]:
+        """Return what comes next, which may be no record but the notice that the end was reached, or a complaint."""
+        if self._failure is not None:
+            raise self._failure
+        consumer = self._open()
+        # consume() alone would wait until it has `limit` records.
+        message = consumer.poll(timeout_s)
+        if message is None:
+            self._check_contact()
+            return []
+        return self._take([message, *consumer.consume(limit - 1, timeout=0)] if limit > 1 else [message])
 
     def _take(self, messages: Sequence[Message]) -> list[Record]:
         """Return the messages' records up to the first failure, which the next call raises."""

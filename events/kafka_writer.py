@@ -48,7 +48,7 @@ REFUSALS = frozenset(
 )
 """What waiting does not mend."""
 
-LOST = frozenset({KafkaError._FATAL, KafkaError._GAPLESS_GUARANTEE, KafkaError._STATE})  # noqa: SLF001 - as above
+LOST = frozenset({KafkaError._FATAL, KafkaError._GAPLESS_GUARANTEE, KafkaError._STATE})  # noqa: SLF001 - the same
 """What a producer does not recover from; the next append gets a new one."""
 
 _NEW_TUPLE: Callable[[type[Address], tuple[int, int]], Address] = tuple.__new__
@@ -102,6 +102,7 @@ class KafkaWriter:
         self._serving = False
         self._closed = False
         self._complaint: KafkaError | None = None
+        self._broken = False
         self._producer = self._connect()
 
     def append(self, topic: str, name: str, entries: Sequence[Entry], partition: int) -> list[Address]:
@@ -164,6 +165,7 @@ class KafkaWriter:
 
     def _complain(self, error: KafkaError) -> None:
         self._complaint = error
+        self._broken = self._broken or error.fatal()
 
     def _send(
         self,
@@ -208,6 +210,10 @@ class KafkaWriter:
             self._serving = True
         try:
             producer.flush(TURN_S)
+        except KafkaException as error:  # this producer cannot go on: have everything reported that it still holds
+            self._complain(error.args[0])
+            producer.purge()
+            producer.poll(TURN_S)
         finally:
             with self._turn:
                 self._serving = False
@@ -229,7 +235,7 @@ class KafkaWriter:
     def _failure(self, producer: Producer, name: str, delivery: _Delivery) -> LogError:
         """Return the error for an append that failed; replace a producer that cannot go on."""
         cause = delivery.error
-        if not delivery.done or (cause is not None and (cause.fatal() or cause.code() in LOST)):
+        if not delivery.done or self._broken or (cause is not None and cause.code() in LOST):
             self._replace(producer)
         if cause is not None and cause.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             return LogError(
@@ -248,5 +254,6 @@ class KafkaWriter:
             if self._closed or self._producer is not producer:
                 return
             self._producer = self._connect()
+            self._broken = False
         producer.purge()
         producer.poll(0)

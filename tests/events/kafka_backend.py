@@ -5,7 +5,7 @@ from typing import Any
 from confluent_kafka.admin import AdminClient
 
 from gangline.events.kafka import KafkaLog
-from gangline.events.log import PARTITIONS, Log
+from gangline.events.log import PARTITIONS
 
 
 class KafkaBackend:
@@ -18,7 +18,7 @@ class KafkaBackend:
         self.prefix = prefix
         self._opened: list[KafkaLog] = []
 
-    def open(self) -> Log:
+    def open(self) -> KafkaLog:
         log = KafkaLog(self.bootstrap, prefix=self.prefix, create=True)
         self._opened.append(log)
         return log

@@ -8,6 +8,7 @@ when it kills the process.
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,18 @@ def append(log: Log, say: Say, *, topic: str, writer: int, count: int, batch: in
         say(f"acked {numbers[-1] + 1}")
 
 
+def append_until(log: Log, say: Say, *, topic: str, writer: int, batch: int, stop: str) -> None:
+    """Append batch after batch, at most 200 a second, until the file `stop` exists; says `acked N` like `append`."""
+    say("ready")
+    number = 0
+    while not Path(stop).exists():
+        numbers = range(number, number + batch)
+        log.append(topic, [Entry(b"writer-%d" % writer, value(writer, each)) for each in numbers])
+        number += batch
+        say(f"acked {number}")
+        time.sleep(0.005)
+
+
 def follow(log: Log, say: Say, *, topic: str, count: int) -> None:
     """Read `count` records from the beginning, waiting for them; says `at-end` when it waits, `read KEY` for each."""
     reader = log.reader(topic, START)
@@ -55,7 +68,7 @@ def follow(log: Log, say: Say, *, topic: str, count: int) -> None:
     reader.close()
 
 
-WORK: dict[str, Callable[..., None]] = {"append": append, "follow": follow}
+WORK: dict[str, Callable[..., None]] = {"append": append, "append_until": append_until, "follow": follow}
 
 
 def open_log(backend: dict[str, Any]) -> Log:
