@@ -14,6 +14,9 @@ from gangline.events.log import Log, LogUnavailable
 from gangline.events.open_log import open_log
 from gangline.schemas.errors import GanglineError
 
+_log = logging.getLogger("gangline.agents")
+"""By its full name, for this module is called `__main__`."""
+
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the agent's arguments."""
@@ -36,7 +39,7 @@ def open_when_there(url: str, stopping: threading.Event) -> Log | None:
             return open_log(url)
         except LogUnavailable as error:
             if not away:
-                logging.getLogger(__name__).warning("waiting for the log; ranks run on: %s", error)
+                _log.warning("waiting for the log; ranks run on: %s", error)
             away = True
             stopping.wait(PAUSE_S)
     return None
@@ -45,7 +48,10 @@ def open_when_there(url: str, stopping: threading.Event) -> Log | None:
 def main() -> int:
     """Run an agent until SIGTERM or SIGINT; ranks outlive it."""
     options = parser().parse_args()
-    logging.basicConfig(format="gangline agent: %(message)s", level=logging.WARNING)
+    # The agent's own messages only: librdkafka repeats itself ten times a second while a broker is away.
+    to_stderr = logging.StreamHandler()
+    to_stderr.setFormatter(logging.Formatter("gangline agent: %(message)s"))
+    _log.addHandler(to_stderr)
     try:
         has = inventory.take(
             node_id=options.node_id,

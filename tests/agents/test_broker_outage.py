@@ -34,4 +34,5 @@ def test_jobs_run_on_and_end_without_the_broker_and_are_reported_when_it_is_back
         for bound in (seen, unseen):
             assert node.wait_gone(bound, timeout_s=60) == {0: 0}
         assert len(node.facts(NodeRegistered)) == 2
+        assert len(node.stderr.read_text().splitlines()) < 10, "an outage fills the agent's log"
         assert all(event.gone or event.exits for event in node.facts(RanksExited))
