@@ -34,6 +34,8 @@ Anything else stays behind, for it may be a secret of the agent (AWS_*, tokens, 
 its own Python (PYTHONPATH). A job's own variables come with its spec.
 """
 
+_NAMED_FOLDERS = 6
+
 ROLE = "default"
 """The role that torchrun gives to ranks that have none."""
 
@@ -230,8 +232,11 @@ def find_program(command: str, work: Path, path: str, node_id: str) -> Path:
     found = shutil.which(command, path=absolute)
     if found is None:
         beside = f"; for the file in the job's code write ./{command}" if (work / command).exists() else ""
+        folders = absolute.split(os.pathsep)
+        searched = os.pathsep.join(folders[:_NAMED_FOLDERS])
+        searched += f" and {len(folders) - _NAMED_FOLDERS} more" if len(folders) > _NAMED_FOLDERS else ""
         raise LaunchRefused(
-            f"the command {command!r} does not exist on node {node_id}: looked in PATH={absolute}; install it there, "
+            f"the command {command!r} does not exist on node {node_id}: looked in PATH={searched}; install it there, "
             f"set PATH in the job's env, or give its path{beside}",
             retryable=False,
         )

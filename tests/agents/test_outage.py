@@ -1,5 +1,6 @@
 """The log is away: training runs on, facts wait in order, and all of them arrive."""
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -8,12 +9,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from gangline.agents import agent as agent_module
 from gangline.agents import outbox as outbox_module
 from gangline.agents.agent import Agent
 from gangline.agents.facts import Facts
 from gangline.agents.inventory import take
 from gangline.agents.outbox import Outbox
-from gangline.agents.run_folder import AttemptKey
+from gangline.agents.run_folder import AttemptKey, RunFolder
+from gangline.agents.share import LocalShare
 from gangline.events import codec, identity
 from gangline.events.control import Heartbeat, LaunchFailed, NodeRegistered, RanksExited, RanksStarted
 from gangline.events.decisions import RoundDecided, TermOpened
@@ -106,6 +109,22 @@ def test_a_reason_too_long_for_a_record_is_cut(facts: Facts) -> None:
     event = facts.launch_failed(AttemptKey("job-a", 1), "x" * 300_000, retryable=True, cause=None, at_us=0)
     assert isinstance(event, LaunchFailed)
     assert len(event.reason) == 4000
+
+
+def test_only_the_newest_run_folders_of_ended_attempts_are_kept(
+    log: Interrupted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_module, "KEPT_RUN_FOLDERS", 2)
+    agent = Agent(tmp_path, log, take(node_id=NODE, gpus=1, gpu_type="declared", address="127.0.0.1"))
+    attempts = tmp_path / "agents" / NODE / "attempts"
+    for number in range(5):
+        (attempts / f"job-{number}-1").mkdir()
+        os.utime(attempts / f"job-{number}-1", (number, number))
+    live = LocalShare(AttemptKey("job-0", 1), RunFolder(attempts / "job-0-1"), agent._crew)
+    agent._shares[live.key] = live
+    agent._prune()
+    assert sorted(path.name for path in attempts.iterdir()) == ["job-0-1", "job-3-1", "job-4-1"]
+    os.close(agent._lock)
 
 
 def decide(log: Interrupted, tick: int, *encoded: bytes) -> None:
