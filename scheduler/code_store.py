@@ -1,13 +1,22 @@
 """Which code decides: a digest over what the core is made of and runs on."""
 
+import fnmatch
 import hashlib
 import platform
 from importlib import metadata, resources
 from importlib.resources.abc import Traversable
 
 CORE = ("scheduler", "registry")
-SHELL_SUFFIXES = ("loop.py", "_store.py", "__main__.py")
-EVENT_MODULES = ("types.py", "control.py", "decisions.py", "codec.py", "upcasts.py", "ids.py", "terms.py")
+SHELL = ("loop.py", "*_loop.py", "*_store.py", "__main__.py")
+"""Modules of the core's folders that feed it and write down what it says, but do not change it."""
+
+BENEATH = (
+    *(f"events/{name}.py" for name in ("types", "control", "decisions", "codec", "upcasts", "ids", "terms")),
+    "schemas/contracts.py",
+    "schemas/fingerprints.json",
+)
+"""What the core imports from below; of `events.log` and `schemas.errors` it only takes names of errors."""
+
 LIBRARIES = ("fastavro", "immutables", "msgspec")
 
 
@@ -16,10 +25,9 @@ def code_digest() -> str:
     found = hashlib.sha256()
     package = resources.files("gangline")
     sources = [
-        *(item for folder in CORE for item in _files(package / folder, folder) if not item[0].endswith(SHELL_SUFFIXES)),
-        *((f"events/{name}", package / "events" / name) for name in EVENT_MODULES),
+        *(item for folder in CORE for item in _files(package / folder, folder) if not _is_shell(item[0])),
         *_files(package / "schemas" / "avro", "schemas/avro"),
-        ("schemas/contracts.py", package / "schemas" / "contracts.py"),
+        *((name, package / name) for name in BENEATH),
     ]
     for name, path in sorted(sources, key=lambda item: item[0]):
         data = path.read_bytes()
@@ -37,6 +45,10 @@ def wheel_digest() -> str | None:
         return None
     record = distribution.read_text("RECORD")
     return hashlib.sha256(record.encode()).hexdigest() if record else None
+
+
+def _is_shell(name: str) -> bool:
+    return any(fnmatch.fnmatch(name.rpartition("/")[2], pattern) for pattern in SHELL)
 
 
 def _files(folder: Traversable, name: str) -> list[tuple[str, Traversable]]:

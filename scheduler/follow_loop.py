@@ -4,13 +4,25 @@ Rounds are applied, never recomputed. What a term of other code decided cannot b
 keeps the terms, and waits for the snapshot at that term's end.
 """
 
-import logging
 from collections import deque
 
 from gangline.events import codec, identity, terms
 from gangline.events.codec import Undecodable
+from gangline.events.control import LogCreated
 from gangline.events.decisions import InputQuarantined, RoundDecided, TermOpened
-from gangline.events.log import CONTROL, DECISIONS, START, Log, LogCut, LogReplaced, Position, Reader, Record
+from gangline.events.log import (
+    CONTROL,
+    DECISIONS,
+    START,
+    Log,
+    LogCut,
+    LogDamaged,
+    LogReplaced,
+    LogTooNew,
+    Position,
+    Reader,
+    Record,
+)
 from gangline.events.terms import NO_TERM
 from gangline.events.types import Decision, Event
 from gangline.scheduler.canonical import digest, from_bytes, to_bytes
@@ -21,10 +33,11 @@ from gangline.scheduler.migrate import migrate
 from gangline.scheduler.snapshot_store import Header, Snapshot, SnapshotStore, bindings_of
 from gangline.scheduler.state import State
 
-READ_LIMIT = 1_000
-"""Records read at once; bounds what is held between two looks at the other topic."""
+CONTROL_BATCH = 1_000
+"""Records of `control` read at once; bounds what comes between two looks at the other topic."""
 
-logger = logging.getLogger(__name__)
+DECISIONS_BATCH = 64
+"""Records of `decisions` held at once; a round may have 900 kB."""
 
 
 class Follower:
@@ -42,55 +55,56 @@ class Follower:
         self._code_digest = code_digest
         self.terms = NO_TERM
         self.term_code = ""
-        self.stale = False
-        """Whether the last rounds are of other code, so that `state` is not up to them."""
+        """The digest of the code that the open term belongs to; empty for no term."""
         self.state = State()
         self.undecided: deque[Record] = deque()
         self.expected: Decided | None = None
         """The round that this process has appended and not read back yet."""
+        self.folded_records = 0
+        """Records of control folded since the last snapshot."""
         self._after = START
         self._control: Reader = log.reader(CONTROL)
         self._decisions: Reader = log.reader(DECISIONS)
-        self.folded_records = 0
-        """Records of control folded since the last snapshot."""
-        snapshot = store.newest()
-        if snapshot is not None:
-            self._check(snapshot)
-            self._decisions = log.reader(DECISIONS, snapshot.decisions)
-            self.terms = terms.Terms(term=snapshot.header.term, decided=snapshot.header.control_index)
-            self.term_code = snapshot.header.code_digest
-            self.stale = self.term_code != code_digest
-            if not self.stale:
-                self._rebase(from_bytes(snapshot.state), snapshot.control)
-        self.read_all_decisions()
+        try:
+            snapshot = store.newest()
+            if snapshot is not None:
+                self._restore(snapshot)
+            self.read_all_decisions()
+        except BaseException:
+            self.close()
+            raise
 
-    def read_control(self, timeout_s: float = 0.0) -> None:
-        """Take in what came on control."""
-        if not self.stale:
-            self.undecided.extend(self._control.read(READ_LIMIT, timeout_s=timeout_s))
+    @property
+    def foreign(self) -> bool:
+        """Whether the open term is of other code, so that `state` does not follow it; or there is none."""
+        return self.term_code != self._code_digest
+
+    def read_control(self, timeout_s: float = 0.0) -> bool:
+        """Take in what came on control, and say whether that was all."""
+        records = self._control.read(CONTROL_BATCH, timeout_s=timeout_s)
+        self.undecided.extend(records)
+        return len(records) < CONTROL_BATCH
 
     def read_decisions(self, timeout_s: float = 0.0) -> bool:
         """Take in what came on decisions, and say whether anything did."""
-        records = self._decisions.read(READ_LIMIT, timeout_s=timeout_s)
+        records = self._decisions.read(DECISIONS_BATCH, timeout_s=timeout_s)
         for record in records:
             self._take(record)
         return bool(records)
 
     def read_all_decisions(self) -> None:
         """Take in everything that was acknowledged on decisions before this call."""
-        for records in self._decisions.read_to_end(READ_LIMIT):
+        for records in self._decisions.read_to_end(DECISIONS_BATCH):
             for record in records:
                 self._take(record)
 
     def boundary(self) -> Snapshot | None:
         """Return the snapshot at the end of what is decided, from which another term can start."""
-        found = self._store.newest()
-        if found is None or (found.header.term, found.header.control_index) != (self.terms.term, self.terms.decided):
-            return None
-        return found
+        return self._store.at(self.terms.decided, self.terms.term)
 
     def save_snapshot(self) -> None:
         """Write a snapshot of `state`. Raises SnapshotError."""
+        self.folded_records = 0
         state = to_bytes(self.state)
         header = Header(
             log_id=self.log_id,
@@ -104,12 +118,20 @@ class Follower:
         )
         live = bindings_of(self.state, self.terms.term, self._decisions.position)
         self._store.save(Snapshot(header=header, state=state), live)
-        self.folded_records = 0
 
     def close(self) -> None:
         """Release the readers."""
         self._control.close()
         self._decisions.close()
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        self._check(snapshot)
+        self._decisions.close()
+        self._decisions = self._log.reader(DECISIONS, snapshot.decisions)
+        self.terms = terms.Terms(term=snapshot.header.term, decided=snapshot.header.control_index)
+        self.term_code = snapshot.header.code_digest
+        if not self.foreign:
+            self._rebase(from_bytes(snapshot.state), snapshot.control)
 
     def _rebase(self, state: State, control: Position) -> None:
         self._control.close()
@@ -129,30 +151,34 @@ class Follower:
             found = next((records[0] for records in reader.read_to_end(1)), None)
         finally:
             reader.close()
-        event = None if found is None else codec.decode(found.value)
-        if not isinstance(event, Event) or event.meta.event_id != header.last_event_id:
+        try:
+            event = None if found is None else event_of(found)
+        except (Undecodable, LogTooNew):
+            event = None
+        if event is None or event.meta.event_id != header.last_event_id:
             raise LogReplaced(
                 f"record {header.control_index} of '{CONTROL}' is not the one that the newest snapshot ends with: the "
                 "log was replaced or restored from another copy; restore the right one, or move the snapshots away"
             )
 
     def _take(self, record: Record) -> None:
-        event = codec.decode(record.value)
-        if not isinstance(event, TermOpened | RoundDecided):
+        event = _decoded(record, DECISIONS)
+        if isinstance(event, LogCreated):
             return
+        if not isinstance(event, TermOpened | RoundDecided):
+            raise Halted(f"record {record.index} of '{DECISIONS}' is a {type(event).__name__}: that is not its place")
         admitted = terms.admit(self.terms, event)
         if admitted is None:
             return
         if isinstance(event, TermOpened):
             self._open(event)
-        elif not self.stale:
+        elif not self.foreign:
             self._apply(event)
         self.terms = admitted
 
     def _open(self, opened: TermOpened) -> None:
         self.term_code = opened.code_digest
-        if opened.code_digest != self._code_digest:
-            self.stale = True
+        if self.foreign:
             self.undecided.clear()
             return
         state, control = State(), START
@@ -165,13 +191,13 @@ class Follower:
                 )
             state, control = from_bytes(migrate(snapshot.state)), snapshot.control
         found = digest(to_bytes(state))
-        if found != opened.state_sha256:
+        if (found, state.control_index) != (opened.state_sha256, opened.control_index):
             raise Halted(
-                f"term {opened.term} starts from state {opened.state_sha256[:12]}, but this code makes {found[:12]} of "
-                "the same boundary: it is not the code that opened the term"
+                f"term {opened.term} starts at control index {opened.control_index} from state "
+                f"{opened.state_sha256[:12]}, but this code makes {found[:12]} at {state.control_index} of the same "
+                "boundary: it is not the code that opened the term"
             )
         self._rebase(state, control)
-        self.stale = False
 
     def _apply(self, round_: RoundDecided) -> None:
         records = self._through(round_.tick_index)
@@ -199,7 +225,7 @@ class Follower:
             if not self.undecided:
                 self.read_control()
             if not self.undecided:
-                for records in self._control.read_to_end(READ_LIMIT):
+                for records in self._control.read_to_end(CONTROL_BATCH):
                     self.undecided.extend(records)
                     break
             if not self.undecided:
@@ -212,7 +238,12 @@ class Follower:
 
 
 def _decision(value: bytes, round_: RoundDecided) -> Decision:
-    decision = codec.decode(value)
+    try:
+        decision = codec.decode(value)
+    except Undecodable as error:
+        raise LogDamaged(f"the round of tick {round_.tick_index} cannot be decoded ({error})") from error
+    except LogTooNew as error:
+        raise LogTooNew(f"the round of tick {round_.tick_index}: {error}") from error
     if not isinstance(decision, Decision):
         raise Halted(f"the round of tick {round_.tick_index} contains a {type(decision).__name__}")
     return decision
@@ -229,8 +260,24 @@ def _fold(state: State, record: Record) -> State:
 
 
 def event_of(record: Record) -> Event:
-    """Return what a record of control says. Raises Undecodable."""
-    event = codec.decode(record.value)
+    """Return what a record of control says. Raises Undecodable, and LogTooNew for what newer code wrote."""
+    event = _decode(record, CONTROL)
     if not isinstance(event, Event):
         raise Undecodable(f"{type(event).__name__} is no event")
     return event
+
+
+def _decoded(record: Record, topic: str) -> Event | Decision:
+    try:
+        return _decode(record, topic)
+    except Undecodable as error:
+        raise LogDamaged(
+            f"record {record.index} of '{topic}' cannot be decoded ({error}): restore the log from a copy"
+        ) from error
+
+
+def _decode(record: Record, topic: str) -> Event | Decision:
+    try:
+        return codec.decode(record.value)
+    except LogTooNew as error:
+        raise LogTooNew(f"record {record.index} of '{topic}': {error}") from error

@@ -11,25 +11,18 @@ from collections.abc import Callable
 from gangline.events import codec
 from gangline.events.codec import Undecodable, encode
 from gangline.events.control import ClockTicked, TickerTookOver
-from gangline.events.decisions import TermOpened
 from gangline.events.ids import uuid7
 from gangline.events.log import CONTROL, DECISIONS, Entry, Log, LogUnavailable
 from gangline.events.types import Event, Meta
-from gangline.scheduler.canonical import digest, to_bytes
-from gangline.scheduler.decide import decide, next_due_us, round_is_due
+from gangline.scheduler.decide import decide, round_is_due
 from gangline.scheduler.errors import Inapplicable
 from gangline.scheduler.evolve import evolve, fail
 from gangline.scheduler.follow_loop import Follower, event_of
-from gangline.scheduler.migrate import migrate
-from gangline.scheduler.reducers.clock import MAX_STEP_US
-from gangline.scheduler.snapshot_store import SnapshotStore
+from gangline.scheduler.pace_loop import Pace
+from gangline.scheduler.snapshot_store import SnapshotError, SnapshotStore
 from gangline.scheduler.state import State
-
-MIN_TICK_INTERVAL_S = 0.02
-"""Inputs that come closer together share a round; far below what a launch takes."""
-
-TAKEOVER_S = 3.0
-"""A standby takes over when a tick has been due for so long and none came."""
+from gangline.scheduler.term_loop import TermOpener
+from gangline.schemas.contracts import contracts
 
 READ_BACK_S = 30.0
 """A round that was acknowledged but cannot be read for so long means that the log is not well."""
@@ -54,59 +47,85 @@ class Loop:
         code_digest: str,
         wheel: str | None = None,
         open_term: bool = False,
+        ticker: str | None = None,
+        snapshot_records: int = SNAPSHOT_RECORDS,
         wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Restore the state and follow to the end of decisions. `open_term` lets it open a term for its own code."""
-        self.ticker = uuid7().hex()
+        """Restore the state and follow to the end of decisions.
+
+        `open_term` lets it open a term for its own code. `ticker` is the id of this process as a ticker, which it may
+        go on with after the log was away. Raises what Follower raises.
+        """
+        self.ticker = ticker if ticker is not None else uuid7().hex()
+        self.follower = Follower(log, store, code_digest)
         self._log = log
-        self._code_digest = code_digest
-        self._wheel = wheel
-        self._open_term = open_term
+        self._terms = TermOpener(
+            log,
+            self.follower,
+            code_digest=code_digest,
+            wheel=wheel,
+            allowed=open_term,
+            actor=f"scheduler:{self.ticker}",
+        )
+        self._snapshot_records = snapshot_records
         self._wall_us = wall_us
         self._monotonic_s = monotonic_s
-        self.follower = Follower(log, store, code_digest)
+        self._pace = Pace(monotonic_s)
+        self._noted = -1
+        """Control index up to which ticks were noted; records may be folded more than once."""
+        self._sent: bytes | None = None
+        """The event_id of this loop's tick that it has not read yet."""
         self._base: State | None = None
         self._working = State()
         self._folded = 0
         self._held = False
         self._scanned = 0
         self._ticker = ""
-        self._tick_sent = False
-        self._last_tick_s = self._monotonic_s()
-        self._due_since_s: float | None = None
+        self._told_ticker = ""
 
     @property
     def active(self) -> bool:
         """Whether this loop's ticks count, as far as it has read."""
-        return not self._foreign and self._ticker == self.ticker
-
-    @property
-    def _foreign(self) -> bool:
-        return self.follower.stale or self.follower.term_code != self._code_digest
+        return not self.follower.foreign and self._ticker == self.ticker
 
     def step(self, timeout_s: float = POLL_S) -> None:
-        """Take in what is new, decide what is due; wait up to `timeout_s` if there is nothing."""
-        self.follower.read_decisions(timeout_s if self._foreign else 0.0)
-        if self._foreign:
-            if self._open_term:
-                self._try_to_open()
+        """Take in what is new, decide what is due; wait up to `timeout_s` if there is nothing.
+
+        Raises Halted, and what the log raises; then the loop is of no use any more.
+        """
+        self.follower.read_decisions(timeout_s if self.follower.foreign else 0.0)
+        if self.follower.foreign:
+            self._terms.stand_by(self._wall_us)
             return
-        self.follower.read_control(min(timeout_s, self._wait_s()))
+        at_end = self.follower.read_control(min(timeout_s, self._wait_s()))
         self._fold()
         if self.active:
-            if self._tick_is_due():
+            if self._wait_s() <= 0:
                 self._append_tick()
-        elif self._takeover_is_due():
+        # Behind the end there may be a tick that was not read yet.
+        elif at_end and self._pace.takeover_is_due(self._working, vacant=not self._ticker):
             self._append(TickerTookOver(meta=self._meta(), ticker=self.ticker))
-            self._due_since_s = None
+            self._pace.took_over()
 
     def stop(self) -> None:
-        """Write the boundary from which another code's term can start, and let the next ticker take over at once."""
-        if not self._foreign and self.follower.terms.decided >= 0:
-            self.follower.save_snapshot()
-            if self.active:
-                self._append(TickerTookOver(meta=self._meta(), ticker=""))
+        """Write the boundary from which another code's term can start, and let the next ticker take over at once.
+
+        Raises SnapshotError if the boundary cannot be written, and what the log raises.
+        """
+        try:
+            self.follower.read_all_decisions()
+            if not self.follower.foreign and self.follower.terms.decided >= 0:
+                try:
+                    self.follower.save_snapshot()
+                finally:
+                    if self.active:
+                        self._append(TickerTookOver(meta=self._meta(), ticker=""))
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Release the readers, and leave the rest as a kill would. Twice is fine."""
         self.follower.close()
 
     # --- folding and deciding ---
@@ -122,13 +141,14 @@ class Loop:
             try:
                 event = event_of(record)
                 self._working = evolve(self._working, record.index, event)
-                self._note_tick(event)
+                self._note(record.index, event)
             except (Undecodable, Inapplicable) as error:
                 self._working = fail(self._working, record.index, str(error))
             if round_is_due(self._working):
                 self._decide()
 
     def _restart(self) -> None:
+        """Begin anew at the state after the last round."""
         self._base = self._working = self.follower.state
         self._folded = 0
         self._held = False
@@ -148,22 +168,24 @@ class Loop:
                 except Undecodable:
                     continue  # it will be quarantined
         self._scanned = len(undecided)
-        if self._ticker != before:
+        if self._ticker != self._told_ticker:
+            self._told_ticker = self._ticker
             logger.info("the ticker is %s", "this loop" if self.active else self._ticker or "nobody")
         return self._ticker != before
 
-    def _note_tick(self, event: Event) -> None:
-        if not isinstance(event, ClockTicked):
+    def _note(self, index: int, event: Event) -> None:
+        if not isinstance(event, ClockTicked) or index <= self._noted:
             return
-        if event.ticker == self.ticker:
-            self._tick_sent = False
+        self._noted = index
+        if event.meta.event_id == self._sent:
+            self._sent = None
         if event.ticker == self._working.ticker:
-            self._last_tick_s = self._monotonic_s()
-            self._due_since_s = None
+            self._pace.ticked()
 
     def _decide(self) -> None:
         """Decide the tick that was folded last, or hold there until the ticker's round is read."""
-        decided = decide(self._working, self.follower.terms.term)
+        term = self.follower.terms.term
+        decided = decide(self._working, term)
         if decided.record is None:
             return
         if not self.active:
@@ -171,68 +193,43 @@ class Loop:
             return
         self.follower.expected = decided
         self._log.append(DECISIONS, [Entry(b"", encode(decided.record))])
-        self._read_back(decided.record.tick_index)
+        self._read_back(decided.record.tick_index, term)
         self.follower.expected = None
-        if self._foreign:
-            self._held = True
+        if self.follower.terms.term != term:
+            self._held = True  # the round may be void; the new term, if it is ours, decides the tick
             return
-        if self.follower.folded_records >= SNAPSHOT_RECORDS:
-            self.follower.save_snapshot()
+        if self.follower.folded_records >= self._snapshot_records:
+            self._save_snapshot()
         self._restart()
 
-    def _read_back(self, tick_index: int) -> None:
+    def _read_back(self, tick_index: int, term: int) -> None:
         deadline_s = self._monotonic_s() + READ_BACK_S
-        while self.follower.terms.decided < tick_index and not self._foreign:
+        while self.follower.terms.decided < tick_index and self.follower.terms.term == term:
             if not self.follower.read_decisions(timeout_s=0.05) and self._monotonic_s() > deadline_s:
                 raise LogUnavailable(
                     f"round {tick_index} was acknowledged, but could not be read within {READ_BACK_S:.0f} s: "
                     "see whether the log's server is well"
                 )
 
+    def _save_snapshot(self) -> None:
+        try:
+            self.follower.save_snapshot()
+        except SnapshotError as error:
+            logger.warning("%s; scheduling goes on, the next try is %d records later", error, self._snapshot_records)
+
     # --- ticks ---
 
-    def _tick_is_due(self) -> bool:
-        since_s = self._monotonic_s() - self._last_tick_s
-        if self._tick_sent:
-            return False
-        if self._working.awaiting_round:
-            return since_s >= MIN_TICK_INTERVAL_S
-        return self._time_is_due(since_s)
-
-    def _time_is_due(self, since_s: float) -> bool:
-        due_us = next_due_us(self._working)
-        if due_us is None:
-            return False
-        since_us = int(since_s * 1_000_000)
-        return since_us >= MAX_STEP_US or self._working.now_us + since_us >= due_us
-
     def _wait_s(self) -> float:
-        """Return how long nothing can become due without new input."""
-        if not self.active:
+        """Return how long nothing can become due without new input; at most 0 if a tick has to be appended now."""
+        if not self.active or self._sent is not None:
             return POLL_S
-        if self._tick_sent or not self._working.awaiting_round:
-            due_us = next_due_us(self._working)
-            if self._tick_sent or due_us is None:
-                return POLL_S
-            left_us = min(due_us - self._working.now_us, MAX_STEP_US)
-            return max(left_us / 1_000_000 - (self._monotonic_s() - self._last_tick_s), 0.0)
-        return max(MIN_TICK_INTERVAL_S - (self._monotonic_s() - self._last_tick_s), 0.0)
-
-    def _takeover_is_due(self) -> bool:
-        now_s = self._monotonic_s()
-        due = self._working.awaiting_round or self._time_is_due(now_s - self._last_tick_s)
-        if not due:
-            self._due_since_s = None
-            return False
-        if not self._ticker:
-            return True
-        if self._due_since_s is None:
-            self._due_since_s = now_s
-        return now_s - max(self._due_since_s, self._last_tick_s) >= TAKEOVER_S
+        left_s = self._pace.left_s(self._working)
+        return POLL_S if left_s is None else max(left_s, 0.0)
 
     def _append_tick(self) -> None:
-        self._append(ClockTicked(meta=self._meta(), ticker=self.ticker))
-        self._tick_sent = True
+        tick = ClockTicked(meta=self._meta(), ticker=self.ticker)
+        self._append(tick)
+        self._sent = tick.meta.event_id
 
     def _append(self, event: Event) -> None:
         self._log.append(CONTROL, [Entry(self.ticker.encode(), encode(event))])
@@ -240,39 +237,8 @@ class Loop:
     def _meta(self) -> Meta:
         return Meta(event_id=uuid7(), actor=f"ticker:{self.ticker}", at_us=self._wall_us())
 
-    # --- terms ---
 
-    def _try_to_open(self) -> None:
-        """Open a term for this code from the end of what is decided, if that end is there as a snapshot."""
-        self.follower.read_all_decisions()
-        terms = self.follower.terms
-        if not self._foreign:
-            return
-        boundary_sha256 = None
-        if terms.decided >= 0:
-            boundary = self.follower.boundary()
-            if boundary is None:
-                return
-            boundary_sha256 = boundary.header.state_sha256
-            state_sha256 = digest(migrate(boundary.state))
-        else:
-            state_sha256 = digest(to_bytes(State()))
-        opened = TermOpened(
-            meta=Meta(event_id=uuid7(), actor=f"scheduler:{self.ticker}", at_us=self._wall_us()),
-            term=terms.term + 1,
-            previous=terms.term,
-            control_index=terms.decided,
-            code_digest=self._code_digest,
-            wheel=self._wheel,
-            boundary_sha256=boundary_sha256,
-            state_sha256=state_sha256,
-        )
-        self._log.append(DECISIONS, [Entry(b"", encode(opened))])
-        self.follower.read_all_decisions()
-        logger.info("term %d is open", self.follower.terms.term)
-
-
-_TOOK_OVER = codec.header_of(TickerTookOver)
+_TOOK_OVER = tuple(contract.header for contract in contracts() if contract.name == TickerTookOver.__name__)
 
 
 def _ticker_in(value: bytes) -> str:

@@ -1,6 +1,27 @@
-"""`migrate(bytes) -> bytes`: brings the canonical state of an earlier term to the form of this code."""
+"""`migrate(bytes) -> bytes`: brings the canonical state of an earlier term to the form of this code.
 
-from gangline.scheduler.canonical import from_bytes, to_bytes
+`STEPS[n]` takes the tables and scalars of format n, as plain values, and returns those of format n + 1. A term of the
+same format starts from the same state; what else its code wants changed in it is done by raising the format.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gangline.scheduler.canonical import STATE_FORMAT, from_bytes, to_bytes
+from gangline.scheduler.errors import Halted
+
+
+class Plain(NamedTuple):
+    """A canonical state as msgpack has it: scalar fields by name, tables by name as lists of [key, value]."""
+
+    scalars: dict[str, Any]
+    tables: dict[str, list[Any]]
+
+
+STEPS: Mapping[int, Callable[[Plain], Plain]] = MappingProxyType({})
 
 
 def migrate(state: bytes) -> bytes:
@@ -8,4 +29,18 @@ def migrate(state: bytes) -> bytes:
 
     Raises Halted for a format that this code cannot bring to its own.
     """
+    try:
+        format_, scalars, tables = msgspec.msgpack.decode(state, type=tuple[int, dict[str, Any], dict[str, list[Any]]])
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise Halted(f"these bytes are not a state: {error}") from error
+    plain = Plain(scalars, tables)
+    for number in range(format_, STATE_FORMAT):
+        if number not in STEPS:
+            raise Halted(
+                f"the term before left its state in format {format_}, this version of gangline reads {STATE_FORMAT} "
+                f"and has no step from {number}: install a version in between, and open a term with it first"
+            )
+        plain = STEPS[number](plain)
+    if format_ < STATE_FORMAT:
+        state = msgspec.msgpack.encode([STATE_FORMAT, *plain])
     return to_bytes(from_bytes(state))

@@ -7,9 +7,11 @@ the file. A file appears whole or not at all: temporary file, fsync, rename, fsy
 import hashlib
 import logging
 import os
-import tempfile
+import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,7 +27,13 @@ from gangline.schemas.errors import GanglineError
 KEPT = 3
 """The newest so many are kept, and the last one of every term (its boundary). Three survive two damaged ones."""
 
+TEMPORARY_KEPT_S = 3600
+"""A temporary file that is older was left by a process that died; writing one takes seconds."""
+
 logger = logging.getLogger(__name__)
+
+_NAME = re.compile(r"(\d+)-(\d+)-([0-9a-f]{64})\.snap")
+_BINDINGS_NAME = re.compile(r"bindings-(\d+)-(\d+)\.avro")
 
 
 class SnapshotError(GanglineError):
@@ -65,8 +73,15 @@ class Snapshot(Value, frozen=True, kw_only=True):
         return Position(*self.header.decisions)
 
 
+class _Name(NamedTuple):
+    control_index: int
+    term: int
+    sha256: str
+    path: Path
+
+
 class SnapshotStore:
-    """The snapshots of one log in a folder."""
+    """The snapshots of one log in a folder. Several loops may use it at once."""
 
     def __init__(self, folder: Path, log_id: str) -> None:
         """Use `<folder>/<log_id>`, made when first written to."""
@@ -74,7 +89,7 @@ class SnapshotStore:
         self._folder = folder / log_id
 
     def save(self, snapshot: Snapshot, live: BindingsSnapshot) -> None:
-        """Write a snapshot and its bindings, then drop those that are no longer kept. Raises SnapshotError."""
+        """Write a snapshot and its bindings, then drop what is no longer kept. Raises SnapshotError."""
         header = snapshot.header
         data = msgspec.msgpack.encode([header, snapshot.state])
         place = f"{header.control_index}-{header.term}"
@@ -90,56 +105,101 @@ class SnapshotStore:
 
     def newest(self) -> Snapshot | None:
         """Return the newest snapshot that verifies; a damaged one is named in the program's log and passed over."""
-        return next(self._verified(), None)
+        return next(self._verified(self._names()), None)
+
+    def at(self, control_index: int, term: int) -> Snapshot | None:
+        """Return the snapshot of a term just after the round at a control index."""
+        place = (control_index, term)
+        return next(self._verified([name for name in self._names() if name[:2] == place]), None)
 
     def find(self, state_sha256: str) -> Snapshot | None:
         """Return the snapshot of this state."""
-        return next((found for found in self._verified() if found.header.state_sha256 == state_sha256), None)
+        return next((one for one in self._verified(self._names()) if one.header.state_sha256 == state_sha256), None)
 
-    def _verified(self) -> Iterator[Snapshot]:
-        for _, _, path in sorted(self._names(), reverse=True):
+    def _verified(self, names: list[_Name]) -> Iterator[Snapshot]:
+        for name in names:
             try:
-                data = path.read_bytes()
+                data = name.path.read_bytes()
             except FileNotFoundError:
                 continue  # another loop dropped it
-            if hashlib.sha256(data).hexdigest() != path.stem.rpartition("-")[2]:
-                logger.warning("snapshot %s is damaged and passed over; delete it", path)
+            except OSError as error:
+                logger.warning("snapshot %s cannot be read (%s) and is passed over", name.path, error.strerror)
                 continue
-            header, state = msgspec.msgpack.decode(data, type=tuple[Header, bytes])
-            if digest(state) == header.state_sha256 and header.log_id == self._log_id:
-                yield Snapshot(header=header, state=state)
+            snapshot = self._decode(name, data)
+            if snapshot is None:
+                logger.warning("snapshot %s is damaged and passed over; delete it", name.path)
+            else:
+                yield snapshot
 
-    def _names(self) -> list[tuple[int, int, Path]]:
-        found = []
-        for path in self._folder.glob("*-*-*.snap"):
-            index, term, _ = path.stem.split("-")
-            found.append((int(index), int(term), path))
-        return found
+    def _decode(self, name: _Name, data: bytes) -> Snapshot | None:
+        if hashlib.sha256(data).hexdigest() != name.sha256:
+            return None
+        try:
+            header, state = msgspec.msgpack.decode(data, type=tuple[Header, bytes])
+        except msgspec.DecodeError:
+            return None
+        fits = (header.log_id, header.control_index, header.term) == (self._log_id, name.control_index, name.term)
+        return Snapshot(header=header, state=state) if fits and digest(state) == header.state_sha256 else None
+
+    def _names(self) -> list[_Name]:
+        """Return what there is, newest first."""
+        try:
+            paths = list(self._folder.iterdir())
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise SnapshotError(
+                f"the snapshots in {self._folder} cannot be listed ({error.strerror}): mend its permissions"
+            ) from error
+        found = [
+            _Name(int(match[1]), int(match[2]), match[3], path)
+            for path in paths
+            if (match := _NAME.fullmatch(path.name))
+        ]
+        return sorted(found, reverse=True)
 
     def _prune(self) -> None:
-        names = sorted(self._names(), reverse=True)
-        boundaries: dict[int, Path] = {}
-        for _, term, path in names:
-            boundaries.setdefault(term, path)
-        kept = {path for _, _, path in names[:KEPT]} | set(boundaries.values())
-        places = {path.stem.rpartition("-")[0] for path in kept}
+        names = self._names()
+        boundaries: dict[int, _Name] = {}
+        for name in names:
+            boundaries.setdefault(name.term, name)
+        kept = {*names[:KEPT], *boundaries.values()}
+        dropped = [name.path for name in names if name not in kept]
+        places = {name[:2] for name in kept}
+        newest = max(places, default=(-1, 0))
         for path in self._folder.iterdir():
-            old_snapshot = path.suffix == ".snap" and path not in kept
-            old_bindings = path.suffix == ".avro" and path.stem.removeprefix("bindings-") not in places
-            if old_snapshot or old_bindings:
-                path.unlink(missing_ok=True)
+            match = _BINDINGS_NAME.fullmatch(path.name)
+            # Those of a later place belong to a snapshot that another loop is about to write.
+            if match and (place := (int(match[1]), int(match[2]))) not in places and place < newest:
+                dropped.append(path)
+            if path.suffix == ".tmp" and _age_s(path) > TEMPORARY_KEPT_S:
+                dropped.append(path)
+        for path in dropped:
+            path.unlink(missing_ok=True)
 
     def _write(self, name: str, data: bytes) -> None:
-        with tempfile.NamedTemporaryFile(dir=self._folder, suffix=".tmp", delete=False) as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(file.name).rename(self._folder / name)
+        temporary = self._folder / f"{name}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
+        try:
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.rename(self._folder / name)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
         descriptor = os.open(self._folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _age_s(path: Path) -> float:
+    try:
+        return time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def bindings_of(state: State, term: int, decisions: Position) -> BindingsSnapshot:
