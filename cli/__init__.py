@@ -33,7 +33,7 @@ def main() -> None:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         # Whoever read has read enough, as `head` does; nothing is left to be told, at exit neither.
-        sys.stdout = None  # type: ignore[assignment] # so that the interpreter does not flush it again
+        sys.stdout = None  # so that the interpreter does not flush it again
         sys.exit(0)
     except Exception as error:  # noqa: BLE001 - the last resort of the command line
         _end(_unexpected(error), 1)
