@@ -13,7 +13,8 @@ from gangline.events import sqlite_database
 from gangline.events.log import Entry, LogDamaged, LogError, LogFull, LogUnavailable
 from gangline.events.sqlite_errors import damaged, translate, translated
 from gangline.events.sqlite_head import Head
-from gangline.events.sqlite_queue import FileLock, Outcome, Pending, Slots
+from gangline.events.sqlite_lock import FileLock
+from gangline.events.sqlite_queue import Outcome, Pending, Slots
 
 CHECKPOINT_PAGES = 4096
 """Pages in the WAL (16 MiB) from which it is copied into the database and begun anew."""
@@ -181,7 +182,9 @@ class Partition:
         try:
             clean = not self._slots.interrupted() or self._settle()
             self._slots.begin()
+            self._slots.gather()
             pending = self._slots.pending()
+            begun = time.monotonic()
             try:
                 first, firsts = self._commit(own, pending)
             except (apsw.Error, OSError, LogError) as error:
@@ -192,6 +195,7 @@ class Partition:
                 for each in pending:
                     self._slots.answer(each, Outcome(ok=False, number=_kind(failure), text=str(failure)))
                 raise failure from error
+            self._slots.note_commit(pending, time.monotonic() - begun)
             self._announce(pending, firsts)
             if clean:
                 self._slots.settled()

@@ -9,6 +9,7 @@ import fcntl
 import os
 import select
 import struct
+import time
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
@@ -26,8 +27,16 @@ SLOT_BYTES = 16 * 1024
 LOOK_AGAIN_S = 0.05
 """How long a waiter sleeps before it looks whether the holder of the lock has died."""
 
+GATHER_SHARE = 0.25
+"""Which part of the last commit's time a holder waits for those who shared the last two; see `gather`."""
+
+GATHER_LEAST_S, GATHER_MOST_S = 0.000_25, 0.002
+"""Below the first, waiting costs more than it saves; the second keeps one slow sync from slowing the next commits."""
+
 FREE, PENDING, WAITING, DONE, FAILED = range(5)
 
+_HISTORY_OFFSET = 8
+_HISTORY = struct.Struct("<QQI")  # the slots that shared the last commit, and the one before; microseconds it took
 _STATES_OFFSET = 64
 _FIRST_SLOT_OFFSET = 4096
 _FRAME_OFFSET = 512
@@ -53,33 +62,6 @@ class Outcome(NamedTuple):
     ok: bool
     number: int
     text: str = ""
-
-
-class FileLock:
-    """An flock on a file of its own; the kernel drops it when its holder dies."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-
-    def try_exclusive(self) -> bool:
-        """Take the lock for us alone, if it is free at this moment."""
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    def share(self) -> None:
-        """Take the lock together with others; waits while someone holds it alone."""
-        fcntl.flock(self._file, fcntl.LOCK_SH)
-
-    def release(self) -> None:
-        """Let go of the lock."""
-        fcntl.flock(self._file, fcntl.LOCK_UN)
-
-    def close(self) -> None:
-        """Close the file, which lets go of the lock."""
-        os.close(self._file)
 
 
 class Slots:
@@ -167,6 +149,30 @@ class Slots:
         """Note that the commit and its announcements are complete."""
         os.pwrite(self._file, b"\x00", 0)
 
+    def gather(self) -> None:
+        """Give those who shared the last two commits a moment to come back, where a sync takes much longer than that.
+
+        Without it the writers of a slow disk fall into two halves that wait for each other's sync (PostgreSQL's
+        commit_delay answers the same).
+        """
+        last, before, commit_us = _HISTORY.unpack(os.pread(self._file, _HISTORY.size, _HISTORY_OFFSET))
+        expected = (last | before) & ~self._own_bit()
+        wait_s = min(commit_us * 1e-6 * GATHER_SHARE, GATHER_MOST_S)
+        if wait_s < GATHER_LEAST_S:
+            return
+        until = time.monotonic() + wait_s
+        while expected & ~self._wanting() and time.monotonic() < until:
+            time.sleep(GATHER_LEAST_S / 4)
+
+    def note_commit(self, pending: Sequence[Pending], took_s: float) -> None:
+        """Note who shared a commit, and how long it took, for the next holder's `gather`."""
+        shared = self._own_bit()
+        for each in pending:
+            shared |= 1 << each.slot
+        last, _, _ = _HISTORY.unpack(os.pread(self._file, _HISTORY.size, _HISTORY_OFFSET))
+        took_us = min(int(took_s * 1e6), 0xFFFFFFFF)
+        os.pwrite(self._file, _HISTORY.pack(shared, last, took_us), _HISTORY_OFFSET)
+
     def pending(self) -> list[Pending]:
         """Return what the waiting writers want appended, as far as it is whole."""
         found = []
@@ -210,6 +216,13 @@ class Slots:
         self._file = self._pipe = -1
         self._wakers.clear()
         self._own = -1
+
+    def _own_bit(self) -> int:
+        return 1 << self._own if self._own >= 0 else 0
+
+    def _wanting(self) -> int:
+        """Return a bit for each slot whose owner wants a commit."""
+        return sum(1 << slot for slot, state in enumerate(self._states()) if state in (PENDING, WAITING))
 
     def _states(self) -> bytes:
         return os.pread(self._file, SLOTS, _STATES_OFFSET)

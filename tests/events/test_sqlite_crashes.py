@@ -157,6 +157,17 @@ def test_a_dead_writer_of_a_large_append_holds_up_nobody(backend: SqliteBackend)
     dead.close()
 
 
+def test_a_holder_waits_for_the_others_only_for_a_bounded_moment(backend: SqliteBackend) -> None:
+    log = backend.open()
+    absent = Slots(backend.folder / "control-0.queue")
+    assert absent.take()
+    for _ in range(5):
+        absent.note_commit([], took_s=10_000.0)  # as if it had shared each commit, and the disk were very slow
+        log.append(CONTROL, [Entry(b"a", b"a")])
+    assert len(everything(log)) == 5
+    absent.close()
+
+
 def test_a_stalled_holder_makes_others_unavailable_in_the_stated_time(tmp_path: Path) -> None:
     log = SqliteLog(tmp_path / "log", busy_timeout_s=0.3)
     log.append(CONTROL, [Entry(b"a", b"a")])
