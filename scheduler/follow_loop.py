@@ -9,7 +9,7 @@ from collections import deque
 from gangline.events import codec, identity, terms
 from gangline.events.codec import Undecodable
 from gangline.events.control import LogCreated
-from gangline.events.decisions import InputQuarantined, RoundDecided, TermOpened
+from gangline.events.decisions import BindingsSnapshot, InputQuarantined, RoundDecided, TermOpened
 from gangline.events.log import (
     CONTROL,
     DECISIONS,
@@ -116,8 +116,11 @@ class Follower:
             code_digest=self.term_code,
             state_sha256=digest(state),
         )
-        live = bindings_of(self.state, self.terms.term, self._decisions.position)
-        self._store.save(Snapshot(header=header, state=state), live)
+        self._store.save(Snapshot(header=header, state=state), self.bindings())
+
+    def bindings(self) -> BindingsSnapshot:
+        """Return what agents start from, as of `state`."""
+        return bindings_of(self.state, self.terms.term, self._decisions.position)
 
     def close(self) -> None:
         """Release the readers."""
