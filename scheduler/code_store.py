@@ -2,6 +2,7 @@
 
 import fnmatch
 import hashlib
+import json
 import platform
 from importlib import metadata, resources
 from importlib.resources.abc import Traversable
@@ -41,7 +42,8 @@ def code_digest() -> str:
 def wheel_digest() -> str | None:
     """Return the SHA-256 of the installed wheel's RECORD, which lists every file with its hash; None in a checkout."""
     distribution = metadata.distribution("gangline")
-    if '"editable": true' in (distribution.read_text("direct_url.json") or ""):
+    origin = json.loads(distribution.read_text("direct_url.json") or "{}")
+    if origin.get("dir_info", {}).get("editable"):
         return None
     record = distribution.read_text("RECORD")
     return hashlib.sha256(record.encode()).hexdigest() if record else None

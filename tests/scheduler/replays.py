@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from gangline.events import codec, terms
 from gangline.events.codec import Undecodable, encode
+from gangline.events.control import LogCreated
 from gangline.events.decisions import Answer, AnswerRepeated, RoundDecided, TermOpened
 from gangline.events.log import CONTROL, DECISIONS, Log
 from gangline.events.terms import NO_TERM
@@ -38,8 +39,10 @@ class Replayed(NamedTuple):
 def valid_rounds(log: Log) -> tuple[dict[int, RoundDecided], int]:
     """Return the rounds that count, by tick, and how many records are void (repeats, or of an old term)."""
     admitted, rounds, void = NO_TERM, dict[int, RoundDecided](), 0
-    for record in read_all(log, DECISIONS)[1:]:
+    for record in read_all(log, DECISIONS):
         event = codec.decode(record.value)
+        if isinstance(event, LogCreated):
+            continue
         assert isinstance(event, RoundDecided | TermOpened)
         after = terms.admit(admitted, event)
         if after is None:
