@@ -9,7 +9,6 @@ one GPU type.
 
 from collections.abc import Sequence
 
-from immutables import Map
 from msgspec.structs import replace
 
 from gangline.events.types import JobSpec, Share
@@ -22,9 +21,12 @@ Part = tuple[Node, tuple[int, ...]]
 """A node, and the devices taken there."""
 
 
-def fleet_of(nodes: Map[str, Node]) -> list[Node]:
-    """Return the nodes in the natural order of their ids."""
-    return sorted((node for _, node in sorted(nodes.items())), key=lambda node: natural(node.node_id))
+Shape = tuple[object, ...]
+
+
+def shape_of(spec: JobSpec) -> Shape:
+    """Return all of a spec that placement depends on."""
+    return (spec.gpus, spec.gpu_milli, spec.nodes, spec.gpu_types, spec.cpu_milli, spec.memory_bytes)
 
 
 def emptied(node: Node) -> Node:
@@ -39,7 +41,7 @@ def emptied(node: Node) -> Node:
 
 def place(fleet: Sequence[Node], spec: JobSpec) -> tuple[Share, ...] | None:
     """Return the shares of a gang in rank order, or None if it does not fit. `fleet` is in natural order."""
-    allowed = [node for node in fleet if not spec.gpu_types or node.gpu_type in spec.gpu_types]
+    allowed = [node for node in fleet if node.gpu_type in spec.gpu_types] if spec.gpu_types else fleet
     if spec.gpu_milli < WHOLE_MILLI:
         parts = _place_fraction(allowed, spec)
     elif spec.nodes is not None and spec.nodes > 1:

@@ -1,9 +1,9 @@
 """A round while it is being decided: emits decisions, applies each at once, and keeps to the size of a record."""
 
 from gangline.events.codec import encode
-from gangline.events.types import Decision, Policy
+from gangline.events.types import Decision, JobSpec, Policy
 from gangline.scheduler.evolve import apply_decision
-from gangline.scheduler.placement import emptied, fleet_of
+from gangline.scheduler.placement import Shape, emptied, place, shape_of
 from gangline.scheduler.state import Node, State
 
 MAX_ROUND_BYTES = 512_000
@@ -24,20 +24,23 @@ class Round:
         self._size_bytes = 0
         self._fleet: list[Node] | None = None
         self._emptied: list[Node] | None = None
+        self._placeable: dict[Shape, bool] = {}
 
     @property
     def fleet(self) -> list[Node]:
         """The nodes in natural order of their ids; whoever binds a gang keeps it up to date."""
         if self._fleet is None:
-            self._fleet = fleet_of(self.state.nodes)
+            self._fleet = [self.state.nodes[node_id] for node_id in self.state.node_order]
         return self._fleet
 
-    @property
-    def emptied_fleet(self) -> list[Node]:
-        """The same nodes as if nothing ran there."""
-        if self._emptied is None:
-            self._emptied = [emptied(node) for node in self.fleet]
-        return self._emptied
+    def could_ever_start(self, spec: JobSpec) -> bool:
+        """Whether a gang would fit if nothing else ran."""
+        shape = shape_of(spec)
+        if shape not in self._placeable:
+            if self._emptied is None:
+                self._emptied = [emptied(node) for node in self.fleet]
+            self._placeable[shape] = place(self._emptied, spec) is not None
+        return self._placeable[shape]
 
     def emit(self, *group: Decision) -> bool:
         """Emit decisions that belong together; False, and nothing emitted, if the round is full."""

@@ -129,3 +129,5 @@ class State(Value, frozen=True, kw_only=True):
     """No deadline is earlier than this; None without any."""
     ended: Map[str, Outcome] = Map()
     nodes: Map[str, Node] = Map()
+    node_order: tuple[str, ...] = ()
+    """All nodes in the natural order of their ids."""

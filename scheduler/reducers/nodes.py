@@ -1,10 +1,13 @@
 """Nodes: what agents registered, and what is free of it."""
 
+from bisect import bisect_left
+
 from msgspec.structs import replace
 
 from gangline.events.control import NodeRegistered
 from gangline.events.types import Share
 from gangline.scheduler.errors import Inapplicable
+from gangline.scheduler.order import natural
 from gangline.scheduler.state import Node, State
 
 WHOLE_MILLI = 1000
@@ -42,6 +45,10 @@ def node_registered(state: State, event: NodeRegistered) -> State:
         for share in attempt.bound.shares if attempt is not None else ():
             if share.node_id == node.node_id:
                 node = take(node, share, job_id)
+    if old is None:
+        place = bisect_left(state.node_order, natural(node.node_id), key=natural)
+        order = (*state.node_order[:place], node.node_id, *state.node_order[place:])
+        state = replace(state, node_order=order)
     return replace(state, nodes=state.nodes.set(node.node_id, node), placement_due=True)
 
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gangline.events.types import JobSpec, Policy
-from gangline.scheduler.placement import place
-from gangline.scheduler.state import Node
+from gangline.scheduler.round import Round
 
 MAX_NAME_CHARACTERS = 128
 MAX_RETRIES = 1_000
@@ -29,9 +28,9 @@ class Refusal(NamedTuple):
     message: str
 
 
-def admit(fleet: Sequence[Node], policy: Policy, spec: JobSpec) -> Refusal | None:
-    """Return why this could never start, or None if it may wait for its turn. `fleet` has its nodes empty."""
-    return _check_shape(spec) or _check_queue(policy, spec) or _check_cluster(fleet, spec)
+def admit(round_: Round, policy: Policy, spec: JobSpec) -> Refusal | None:
+    """Return why this could never start, or None if it may wait for its turn."""
+    return _check_shape(spec) or _check_queue(policy, spec) or _check_cluster(round_, spec)
 
 
 def shown(text: str) -> str:
@@ -104,15 +103,16 @@ def _check_queue(policy: Policy, spec: JobSpec) -> Refusal | None:
     return _refuse("queue", repr(spec.queue), f"the queues are {_listed(paths)}", "name one of these")
 
 
-def _check_cluster(nodes: Sequence[Node], spec: JobSpec) -> Refusal | None:
+def _check_cluster(round_: Round, spec: JobSpec) -> Refusal | None:
     """Refuse what no placement could ever give; while no node has registered yet, nobody can say."""
+    nodes = round_.fleet
     if not nodes:
         return None
     types = sorted({node.gpu_type for node in nodes})
     unknown = [gpu_type for gpu_type in spec.gpu_types if gpu_type not in types]
     if unknown:
         return _refuse("gpu_type", repr(unknown[0]), f"the cluster has {_listed(types)}", "name one of these, or none")
-    if place(nodes, spec) is not None:
+    if round_.could_ever_start(spec):
         return None
     allowed = [node for node in nodes if not spec.gpu_types or node.gpu_type in spec.gpu_types]
     most = max(sum(len(node.gpus) for node in allowed if node.gpu_type == gpu_type) for gpu_type in types)

@@ -54,7 +54,7 @@ def _answer(round_: Round, index: int, command: Event) -> Answer:
         new_job = job_id(state.log_id, command_id)
         if new_job in state.jobs or new_job in state.ended:
             return CommandExpired(command_id=command_id, control_index=index)
-        refusal = admit(round_.emptied_fleet, policy, command.spec)
+        refusal = admit(round_, policy, command.spec)
         if refusal is None:
             return JobAdmitted(command_id=command_id, control_index=index, job_id=new_job)
         return JobRejected(

@@ -1,9 +1,9 @@
 """Pending jobs get their gangs, in order; what does not fit is skipped."""
 
 from gangline.events.decisions import GangBound
-from gangline.events.types import JobSpec, Policy
+from gangline.events.types import Policy
 from gangline.scheduler.order import place_in_order
-from gangline.scheduler.placement import place
+from gangline.scheduler.placement import Shape, place, shape_of
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules.attempts import grace_us
 from gangline.scheduler.state import Node, State
@@ -18,9 +18,9 @@ def decide(round_: Round) -> None:
     fleet = round_.fleet
     position = {node.node_id: index for index, node in enumerate(fleet)}
     # Within a round things only fill up, so what failed once fails again.
-    failed: set[tuple[object, ...]] = set()
+    failed: set[Shape] = set()
     for job in jobs:
-        shape = _shape(job.spec)
+        shape = shape_of(job.spec)
         if shape in failed:
             continue
         shares = place(fleet, job.spec)
@@ -48,11 +48,6 @@ def decide(round_: Round) -> None:
             return
         for share in shares:
             fleet[position[share.node_id]] = round_.state.nodes[share.node_id]
-
-
-def _shape(spec: JobSpec) -> tuple[object, ...]:
-    """Return all of a spec that placement depends on."""
-    return (spec.gpus, spec.gpu_milli, spec.nodes, spec.gpu_types, spec.cpu_milli, spec.memory_bytes)
 
 
 def _free_port(state: State, policy: Policy, node: Node) -> int | None:

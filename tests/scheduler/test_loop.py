@@ -70,7 +70,7 @@ def test_a_standby_takes_over_three_seconds_after_a_tick_was_due(world: World) -
 
 
 def test_a_standby_misses_a_ticker_when_time_makes_a_tick_due(world: World) -> None:
-    world.starts(answers_kept_us=60_000_000)
+    world.starts(answers_kept_us=60_000_000, ahead_limit_us=30_000_000)
     standby = world.loop()
     world.run_until(lambda: standby.active, standby)
     assert world.takeovers()[-1] == standby.ticker
@@ -224,7 +224,7 @@ def test_two_loops_at_once_under_load_produce_one_history(kind: str, tmp_path: P
 
 
 def test_nothing_is_written_while_nothing_happens(world: World) -> None:
-    loop = world.starts(answers_kept_us=1)  # so that nothing waits for time either
+    loop = world.starts(answers_kept_us=2, ahead_limit_us=1)  # so that nothing waits for time either
     world.run_until(lambda: loop.follower.state.answers_next == 1, loop)
     for _ in range(300):  # the answer is forgotten
         loop.step(0.0)
