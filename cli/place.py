@@ -62,9 +62,9 @@ class Place:
         """Open the log. Raises NotFound if there is none, and what its backend raises."""
         from gangline.events.open_log import open_log
 
-        if self.log_url.startswith("sqlite:"):
-            folder = Path(self.log_url.removeprefix("sqlite:").removeprefix("//"))
-            if not (folder / "control-0.db").exists():
+        if name := self.log_url.removeprefix("sqlite:").removeprefix("//"):
+            folder = Path(name)
+            if self.log_url.startswith("sqlite:") and not (folder / "control-0.db").exists():
                 raise NotFound(f"there is no log in {folder}: `gangline up` makes one")
         return open_log(self.log_url)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gangline.cli.output import say
+from gangline.cli.output import print_json, say
 from gangline.cli.place import HomeOption, LogOption, Place, SqlOption
 from gangline.schemas.errors import GanglineError, NotFound, Refused, TimedOut
 
@@ -46,6 +46,7 @@ def up(
         int | None, typer.Option(help="Slots to declare where there are no GPUs [one a CPU].", min=1)
     ] = None,
     gpu_type: Annotated[str | None, typer.Option(help="The type of the GPUs [as found, or `declared`].")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, one document, when all is up.")] = False,
     home: HomeOption = None,
     log: LogOption = None,
     sql: SqlOption = None,
@@ -59,7 +60,7 @@ def up(
     with _only_one(place.home):
         place.write_config()
         _prepare_log(place)
-        _run(place, _parts(place, gpus, gpu_type))
+        _run(place, _parts(place, gpus, gpu_type), as_json=json)
 
 
 def _make_home(place: Place) -> None:
@@ -149,7 +150,7 @@ def node_id() -> str:
     return socket.gethostname() or "localhost"
 
 
-def _run(place: Place, parts: "list[Part]") -> None:
+def _run(place: Place, parts: "list[Part]", *, as_json: bool) -> None:
     from gangline.cli.supervisor import stop
 
     stopping = threading.Event()
@@ -159,7 +160,9 @@ def _run(place: Place, parts: "list[Part]") -> None:
     try:
         for part in parts:
             part.start()
-        _wait_ready(place, parts, stopping, began_us)
+        node = _wait_ready(place, parts, stopping, began_us)
+        if node is not None:
+            _tell(place, node, as_json=as_json)
         while not stopping.wait(IDLE_LOOK_S):
             for part in parts:
                 part.look()
@@ -170,22 +173,29 @@ def _run(place: Place, parts: "list[Part]") -> None:
             say(line)
 
 
-def _wait_ready(place: Place, parts: "list[Part]", stopping: threading.Event, began_us: int) -> None:
+def _wait_ready(place: Place, parts: "list[Part]", stopping: threading.Event, began_us: int) -> dict[str, Any] | None:
+    """Return the node once it is registered and projected, None if told to stop before. Raises TimedOut, GaveUp."""
     deadline_s = time.monotonic() + READY_S
     while not stopping.wait(LOOK_S):
         for part in parts:
             part.look()
         node = _node(place)
         if node is not None and node["registered_at_us"] >= began_us:
-            print(
-                f"gangline is up in {place.home}: node {node['node_id']} with {node['gpu_count']} GPUs "
-                f"({node['gpu_type']}). Try: gangline submit --gpus 1 -- COMMAND"
-            )
-            sys.stdout.flush()
-            return
+            return node
         if time.monotonic() > deadline_s:
             words = "\n".join(f"{part.name}: {part.last_words()}" for part in parts)
             raise TimedOut(f"the node is not registered after {READY_S:g} s. The parts say:\n{words}")
+    return None
+
+
+def _tell(place: Place, node: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        named = {name: node[name] for name in ("node_id", "gpu_count", "gpu_type")}
+        print_json({"home": str(place.home), "log": place.log_url, "sql": place.sql_url, **named})
+    else:
+        gpus = f"{node['gpu_count']} GPUs ({node['gpu_type']})"
+        print(f"gangline is up in {place.home}: node {node['node_id']} with {gpus}. Try: gangline submit -- COMMAND")
+    sys.stdout.flush()
 
 
 def _node(place: Place) -> dict[str, Any] | None:

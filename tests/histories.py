@@ -12,9 +12,9 @@ from gangline.events.control import (
     SubmitJob,
     TickerTookOver,
 )
-from gangline.events.decisions import GangBound, JobAdmitted, PolicyActivated, RoundDecided, TermOpened
+from gangline.events.decisions import GangBound, JobAdmitted, JobEnded, PolicyActivated, RoundDecided, TermOpened
 from gangline.events.log import CONTROL, DECISIONS, Entry, Log
-from gangline.events.types import Decision, Event, Gpu, JobSpec, Meta, Policy, RankExit, Share
+from gangline.events.types import Decision, Event, Gpu, JobSpec, Meta, Outcome, Policy, RankExit, Share
 
 GIB = 1 << 30
 
@@ -129,11 +129,9 @@ class Script:
     def binds(self, job_id: str, attempt: int = 1, nodes: Sequence[str] = ("node-0",)) -> int:
         return self.decides(gang_bound(job_id, attempt, nodes))
 
-    def runs(self, job_id: str, attempt: int = 1, node_id: str = "node-0") -> int:
+    def runs(self, job_id: str, attempt: int = 1, node_id: str = "node-0", run_dir: str = "/runs") -> int:
         return self.append(
-            RanksStarted(
-                meta=self.meta(), job_id=job_id, attempt=attempt, node_id=node_id, run_dir=f"/runs/{job_id}-{attempt}"
-            )
+            RanksStarted(meta=self.meta(), job_id=job_id, attempt=attempt, node_id=node_id, run_dir=run_dir)
         )
 
     def exits(self, job_id: str, code: int, attempt: int = 1, node_id: str = "node-0") -> int:
@@ -147,6 +145,9 @@ class Script:
                 gone=True,
             )
         )
+
+    def ends(self, job_id: str, outcome: Outcome = "succeeded", attempts: int = 1) -> int:
+        return self.decides(JobEnded(job_id=job_id, outcome=outcome, cause="because", attempts=attempts))
 
 
 def gang_bound(job_id: str, attempt: int = 1, nodes: Sequence[str] = ("node-0",)) -> GangBound:
