@@ -7,6 +7,7 @@ of the cluster `prefix` is Kafka's topic `<prefix>.control`.
 
 import re
 import threading
+import time
 from collections.abc import Sequence
 
 from confluent_kafka import KafkaError, KafkaException
@@ -117,7 +118,16 @@ def _check_topics(client: Client, writer: KafkaWriter, names: dict[str, str], *,
             )
     if missing:
         _create_topics(client, [_new_topic(topic, names[topic], brokers) for topic in missing])
-        writer.cluster()
+        _await_topics(client, writer, names)
+
+
+def _await_topics(client: Client, writer: KafkaWriter, names: dict[str, str]) -> None:
+    """Wait until the brokers know of topics that the controller has created."""
+    deadline = time.monotonic() + client.connect_timeout_s
+    while not set(names.values()) <= writer.cluster()[1].keys():
+        if time.monotonic() >= deadline:
+            raise client.unavailable(f"within {client.connect_timeout_s:g} s with the topics that it created")
+        time.sleep(0.02)
 
 
 def _new_topic(topic: str, name: str, brokers: int) -> NewTopic:

@@ -70,9 +70,8 @@ class KafkaReader:
             raise self._cut(f"lies beyond its end, {end}")
         if position.offset < first:
             raise self._cut(f"lies before its beginning, {first}")
-        settings = {**_settings(client), "isolation.level": "read_committed", "error_cb": self._complain}
-        self._consumer: Consumer | None = Consumer(settings, logger=client.logger)
-        self._consumer.assign([TopicPartition(name, partition, position.offset)])
+        self._consumer: Consumer | None = None
+        self._closed = False
 
     @property
     def position(self) -> Position:
@@ -111,20 +110,26 @@ class KafkaReader:
 
     def close(self) -> None:
         """Close the connection. Twice is fine."""
+        self._closed = True
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
 
-    def _open(self) -> Consumer:
-        if self._consumer is None:
+    def _connection(self) -> Consumer:
+        """Return the consumer, connected by the first read: whoever only asks whether a position exists needs none."""
+        if self._closed:
             raise LogError(f"this reader of '{self._name}' is closed")
+        if self._consumer is None:
+            settings = {**_settings(self._client), "isolation.level": "read_committed", "error_cb": self._complain}
+            self._consumer = Consumer(settings, logger=self._client.logger)
+            self._consumer.assign([TopicPartition(self._name, self._partition, self._position.offset)])
         return self._consumer
 
     def _poll(self, limit: int, timeout_s: float) -> list[Record]:
         """Return what comes next, which may be no record but the notice that the end was reached, or a complaint."""
         if self._failure is not None:
             raise self._failure
-        consumer = self._open()
+        consumer = self._connection()
         # consume() alone would wait until it has `limit` records.
         message = consumer.poll(timeout_s)
         if message is None:
@@ -191,6 +196,8 @@ class KafkaReader:
                 ends = self._probe.get_watermark_offsets(target, timeout=max(0.1, deadline - time.monotonic()))
             except KafkaException as error:
                 cause: KafkaError | None = error.args[0]
+            except RuntimeError as error:
+                raise LogError(f"the log at {self._client.bootstrap} is closed") from error
             else:
                 if ends[1] != OFFSET_INVALID:
                     return ends

@@ -37,16 +37,19 @@ TURN_S = 0.02
 
 REFUSALS = frozenset(
     {
-        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - a public name of confluent-kafka's
-        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - the same
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         KafkaError.INVALID_RECORD,
         KafkaError.POLICY_VIOLATION,
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
     }
 )
 """What waiting does not mend."""
+
+FORGOTTEN = frozenset({KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC})  # noqa: SLF001 - public names of theirs
+"""What a broker that has just started makes librdkafka believe of a topic that was there when the log was opened."""
+
+FORGOTTEN_PAUSE_S = 0.05
+"""How long an append waits before it tries again with a topic that was forgotten; the metadata comes by itself."""
 
 LOST = frozenset({KafkaError._FATAL, KafkaError._GAPLESS_GUARANTEE, KafkaError._STATE})  # noqa: SLF001 - the same
 """What a producer does not recover from; the next append gets a new one."""
@@ -196,6 +199,9 @@ class KafkaWriter:
                     return
                 self._serve(producer, delivery)
             except KafkaException as error:
+                if error.args[0].code() in FORGOTTEN and sent == 0 and time.monotonic() < deadline:
+                    time.sleep(FORGOTTEN_PAUSE_S)
+                    continue
                 delivery.finish(error.args[0])
                 return
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gangline.events.log import START, Entry, Log
+from gangline.events.log import START, Entry, Log, LogUnavailable
 
 Say = Callable[[str], None]
 
@@ -45,12 +45,19 @@ def append(log: Log, say: Say, *, topic: str, writer: int, count: int, batch: in
 
 
 def append_until(log: Log, say: Say, *, topic: str, writer: int, batch: int, stop: str) -> None:
-    """Append batch after batch, at most 200 a second, until the file `stop` exists; says `acked N` like `append`."""
+    """Append batch after batch, at most 200 a second, until the file `stop` exists; says `acked N` like `append`.
+
+    A batch that the log did not answer is appended again, after `again N`: it may be stored twice.
+    """
     say("ready")
     number = 0
     while not Path(stop).exists():
         numbers = range(number, number + batch)
-        log.append(topic, [Entry(b"writer-%d" % writer, value(writer, each)) for each in numbers])
+        try:
+            log.append(topic, [Entry(b"writer-%d" % writer, value(writer, each)) for each in numbers])
+        except LogUnavailable as error:
+            say(f"again {number} {error}")
+            continue
         number += batch
         say(f"acked {number}")
         time.sleep(0.005)

@@ -237,3 +237,29 @@ def test_a_topic_with_other_partitions_is_refused(backend: KafkaBackend) -> None
 def test_a_topic_that_gangline_does_not_have_is_refused(log: KafkaLog) -> None:
     with pytest.raises(LogError, match="there is no topic 'metric'; the topics are control"):
         log.append("metric", entries(b"a"))
+
+
+def test_a_topic_that_is_replaced_by_a_shorter_one_stops_its_readers(backend: KafkaBackend, log: KafkaLog) -> None:
+    log.append(CONTROL, entries(b"a", b"b", b"c"))
+    reader = log.reader(CONTROL)
+    assert len(rest(reader)) == 3
+    backend.close()
+    deadline = time.monotonic() + WAIT_S
+    admin = AdminClient({"bootstrap.servers": backend.bootstrap})
+    while f"{backend.prefix}.{CONTROL}" in admin.list_topics(timeout=WAIT_S).topics:
+        assert time.monotonic() < deadline
+    again = KafkaBackend(backend.bootstrap, backend.prefix)
+    again.open().append(CONTROL, entries(b"x"))
+    with pytest.raises((LogCut, LogUnavailable)):
+        reader.read(timeout_s=WAIT_S)
+    again.close()
+
+
+def test_a_reader_of_a_closed_log_says_so(log: KafkaLog) -> None:
+    reader = log.reader(CONTROL)
+    reader.close()
+    with pytest.raises(LogError, match=r"reader of .* is closed"):
+        reader.read()
+    log.close()
+    with pytest.raises(LogError, match="is closed"):
+        log.reader(CONTROL)
