@@ -1,5 +1,6 @@
 """The `gangline` command: parse, call, print."""
 
+import gc
 import sys
 
 from gangline.schemas.errors import GanglineError, UsageError
@@ -12,12 +13,16 @@ SERVER_PACKAGES = frozenset(
 )
 """What the extra `server` brings, by import name; a base install, as in a training image, has none of it."""
 
+GC_THRESHOLD = 100_000
+"""Imports make hundreds of thousands of objects that stay; walking them again and again is a fifth of a command."""
+
 INTERRUPTED = 130
 """What shells expect of a program that Ctrl-C ended."""
 
 
 def main() -> None:
     """Run the command line; whatever goes wrong ends it with one line and an exit code, never with a traceback."""
+    gc.set_threshold(GC_THRESHOLD, 20, 100)
     try:
         from gangline.cli.app import app
 

@@ -16,7 +16,7 @@ APPEARS_S = 2.0
 JOB_ID_CHARACTERS = 16
 """`job-` and 12 more; what is shorter is the beginning of one."""
 
-POLL_S = 0.05
+POLL_S = 0.1
 """How often a waiting command asks the tables."""
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Its id, or the beginning of it.")]

@@ -7,11 +7,9 @@ import sys
 import threading
 from pathlib import Path
 
-from sqlalchemy.exc import OperationalError
-
 from gangline.events.log import LogUnavailable
 from gangline.events.open_log import open_log
-from gangline.projections.database import open_database
+from gangline.projections.database import DatabaseUnavailable, open_database
 from gangline.projections.projector import Projector
 from gangline.schemas.errors import GanglineError
 
@@ -47,23 +45,29 @@ def main() -> int:
 
 def _run(options: argparse.Namespace, stopping: threading.Event) -> None:
     log = open_log(options.log)
-    projector = Projector(log, open_database(options.sql, create=True), rebuild=options.rebuild)
+    engine = open_database(options.sql, create=True)
+    projector: Projector | None = None
     failures = 0
     try:
-        if options.once:
-            projector.catch_up()
-            return
         while not stopping.is_set():
             try:
+                projector = projector or Projector(log, engine, rebuild=options.rebuild)
+                if options.once:
+                    projector.catch_up()
+                    return
                 projector.step(timeout_s=POLL_S)
                 failures = 0
-            except (OperationalError, LogUnavailable) as error:
+            except (DatabaseUnavailable, LogUnavailable) as error:
+                if options.once:
+                    raise
                 if failures == 0:
                     _log.warning("waiting for what does not answer: %s", error)
                 stopping.wait(RETRY_S[min(failures, len(RETRY_S) - 1)])
                 failures += 1
     finally:
-        projector.close()
+        if projector is not None:
+            projector.close()
+        engine.dispose()
         log.close()
 
 

@@ -10,9 +10,18 @@ import sqlalchemy
 from sqlalchemy import event
 from sqlalchemy.engine import Connection as SqlConnection
 from sqlalchemy.engine import Engine, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    DataError,
+    IntegrityError,
+    InterfaceError,
+    NoSuchModuleError,
+    ProgrammingError,
+)
+from sqlalchemy.pool import NullPool
 
-from gangline.schemas.errors import NotFound, Refused, UsageError
+from gangline.schemas.errors import GanglineError, NotFound, Refused, UsageError
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -21,8 +30,29 @@ BUSY_TIMEOUT_MS = 10_000
 """How long SQLite waits for another writer; a batch of the worker takes a small part of it."""
 
 
+class DatabaseUnavailable(GanglineError):
+    """The database does not answer, or cannot do what was asked now; nothing of the transaction is there."""
+
+
+@contextmanager
+def translated(engine: Engine) -> Iterator[None]:
+    """Turn what the database's driver raises for its surroundings into DatabaseUnavailable; bugs stay what they are."""
+    try:
+        yield
+    except (DatabaseError, InterfaceError) as error:
+        if isinstance(error, DataError | IntegrityError | ProgrammingError):
+            raise
+        said = " ".join(str(error.orig).split())
+        raise DatabaseUnavailable(
+            f"the tables at {engine.url.render_as_string(hide_password=True)} cannot be used now ({said}): see whether "
+            "the server runs and the address is right, or name another with --sql"
+        ) from error
+
+
 def open_database(url: str, *, create: bool = False) -> Engine:
     """Return an engine for `sqlite:///file` or `postgresql+psycopg://...`; connections are made when needed.
+
+    Who creates it keeps a connection, as the worker does; who only reads leaves none behind.
 
     Raises UsageError for any other URL, Refused if the file's folder cannot be written, NotFound if the file does not
     exist and is not to be created.
@@ -32,7 +62,11 @@ def open_database(url: str, *, create: bool = False) -> Engine:
         if parsed.get_backend_name() == "sqlite":
             return _open_sqlite(Path(parsed.database or ""), create=create)
         if parsed.drivername in {"postgresql", "postgresql+psycopg", "postgres"}:
-            return sqlalchemy.create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
+            return sqlalchemy.create_engine(
+                parsed.set(drivername="postgresql+psycopg"),
+                pool_pre_ping=create,
+                poolclass=None if create else NullPool,
+            )
     except (ArgumentError, NoSuchModuleError) as error:
         raise UsageError(f"{url!r} is no URL of a database ({error})") from error
     raise UsageError(f"{parsed.drivername!r} is no database that gangline knows: sqlite or postgresql+psycopg")
@@ -40,15 +74,13 @@ def open_database(url: str, *, create: bool = False) -> Engine:
 
 @contextmanager
 def snapshot(engine: Engine) -> Iterator[SqlConnection]:
-    """Give a connection whose queries all see the database as it was at the first one."""
-    if engine.dialect.name == "sqlite":
-        with engine.connect() as connection:
+    """Give a connection whose queries all see the database as it was at the first one. Raises DatabaseUnavailable."""
+    level = {} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
+    with translated(engine), engine.connect().execution_options(**level) as connection:
+        if engine.dialect.name == "sqlite":
             # The driver begins a transaction before the first write only.
             connection.exec_driver_sql("BEGIN")
-            yield connection
-    else:
-        with engine.connect().execution_options(isolation_level="REPEATABLE READ") as connection:
-            yield connection
+        yield connection
 
 
 def _open_sqlite(path: Path, *, create: bool) -> Engine:
@@ -62,9 +94,10 @@ def _open_sqlite(path: Path, *, create: bool) -> Engine:
     for place in (path.parent, path):
         if place.exists() and not os.access(place, os.W_OK, effective_ids=True):
             raise Refused(f"{place} cannot be written: give this user the right to, or name another with --sql")
-    # Readers come and go, so a connection is opened for each; the worker keeps its one.
     engine = sqlalchemy.create_engine(
-        sqlalchemy.URL.create("sqlite", database=str(path)), connect_args={"timeout": BUSY_TIMEOUT_MS / 1000}
+        sqlalchemy.URL.create("sqlite", database=str(path)),
+        connect_args={"timeout": BUSY_TIMEOUT_MS / 1000},
+        poolclass=None if create else NullPool,
     )
     event.listen(engine, "connect", _prepare_sqlite)
     return engine

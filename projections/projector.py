@@ -7,6 +7,7 @@ from sqlalchemy.engine import Engine
 from gangline.events.history import HistoryReader, Segment
 from gangline.events.log import Log, LogReplaced
 from gangline.projections import positions
+from gangline.projections.database import translated
 from gangline.projections.fold import fold
 from gangline.projections.rows import Rows
 from gangline.projections.tables import metadata
@@ -21,11 +22,11 @@ class Projector:
     def __init__(self, log: Log, engine: Engine, *, rebuild: bool = False) -> None:
         """Prepare the tables.
 
-        Raises LogCut if the log ends before the tables' position, LogReplaced if they come from another log, Refused if
-        they are of another version of gangline.
+        Raises DatabaseUnavailable, LogCut if the log ends before the tables' position, LogReplaced if they come from
+        another log, Refused if they are of another version of gangline.
         """
         self._engine = engine
-        with engine.begin() as connection:
+        with translated(engine), engine.begin() as connection:
             if rebuild:
                 metadata.drop_all(connection)
             stand = positions.load(connection)
@@ -34,7 +35,7 @@ class Projector:
         )
         if stand is None:
             stand = positions.begin(self._reader.log_id)
-            with engine.begin() as connection:
+            with translated(engine), engine.begin() as connection:
                 metadata.create_all(connection)
                 positions.start(connection, stand)
         if stand.log_id != self._reader.log_id:
@@ -53,8 +54,8 @@ class Projector:
     def step(self, *, timeout_s: float = 0.0) -> int:
         """Project the next batch, waiting up to `timeout_s` for one; return how many rounds it had.
 
-        After an error of the database the same batch is tried again at the next call. Raises what HistoryReader and
-        the database raise, Refused if another projector feeds the tables.
+        After DatabaseUnavailable the same batch is tried again at the next call. Raises that, what HistoryReader
+        raises, and Refused if another projector feeds the tables.
         """
         if not self._pending:
             self._pending = self._reader.read(BATCH_SEGMENTS, timeout_s=timeout_s)
@@ -82,7 +83,7 @@ class Projector:
 
     def _write(self, segments: Sequence[Segment]) -> None:
         after = positions.behind(self._stand.log_id, segments[-1])
-        with self._engine.begin() as connection:
+        with translated(self._engine), self._engine.begin() as connection:
             positions.advance(connection, self._stand, after)
             rows = Rows(connection, self._stand.log_id)
             for segment in segments:

@@ -3,14 +3,14 @@
 import time
 from collections.abc import Callable
 
-from sqlalchemy.engine import Engine
+from sqlalchemy.engine import Connection, Engine
 
 from gangline.events import codec
 from gangline.events.codec import Undecodable
 from gangline.events.control import ClockTicked
 from gangline.events.log import CONTROL, Log, Position
 from gangline.projections import positions
-from gangline.projections.database import snapshot
+from gangline.projections.database import translated
 from gangline.schemas.errors import TimedOut
 
 POLL_S = 0.01
@@ -23,14 +23,18 @@ def wait_covered(engine: Engine, open_log: Callable[[], Log], index: int, *, tim
     Raises TimedOut after `timeout_s`, NotFound if nothing has been projected.
     """
     deadline = time.monotonic() + timeout_s
-    stand = _stand(engine)
-    if stand.control.index > index:
-        return
-    log = open_log()
+    # One connection for all the asking; each question sees what is there by then.
+    with translated(engine), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        if positions.require(connection).control.index > index:
+            return
+        _wait(connection, open_log(), index, deadline)
+
+
+def _wait(connection: Connection, log: Log, index: int, deadline: float) -> None:
     try:
         ticks = _Ticks(log)
         while True:
-            stand = _stand(engine)
+            stand = positions.require(connection)
             if stand.control.index > index or ticks.reach(stand.control, index):
                 return
             if time.monotonic() > deadline:
@@ -41,11 +45,6 @@ def wait_covered(engine: Engine, open_log: Callable[[], Log], index: int, *, tim
             time.sleep(POLL_S)
     finally:
         log.close()
-
-
-def _stand(engine: Engine) -> positions.Stand:
-    with snapshot(engine) as connection:
-        return positions.require(connection)
 
 
 class _Ticks:

@@ -193,6 +193,17 @@ def test_a_database_that_gangline_does_not_know_is_told(home: Path, gangline: Ga
     assert "sqlite or postgresql+psycopg" in ran.err
 
 
+@pytest.mark.parametrize("url", ["postgresql://nobody@127.0.0.1:1/none", "sqlite:///{home}/junk"])
+def test_a_database_that_does_not_answer_is_told(url: str, home: Path, gangline: Gangline) -> None:
+    home.mkdir()
+    (home / "junk").write_bytes(b"no database at all" * 1000)
+    ran = gangline("jobs", "--sql", url.format(home=home))
+    assert ran.code == 1
+    assert "cannot be used now" in ran.err
+    assert "--sql" in ran.err
+    assert len(ran.err.splitlines()) == 1
+
+
 def test_what_nobody_foresaw_is_one_line_and_a_file(gangline: Gangline, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> str:
         raise ZeroDivisionError("a surprise\nof two lines")

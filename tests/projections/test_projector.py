@@ -10,7 +10,7 @@ from gangline.events.log import LogCut, LogReplaced
 from gangline.events.memory import MemoryLog
 from gangline.projections import fold as folding
 from gangline.projections import projector as module
-from gangline.projections.database import open_database
+from gangline.projections.database import DatabaseUnavailable, open_database
 from gangline.projections.digest import digest
 from gangline.projections.projector import Projector
 from gangline.projections.tables import PROJECTED, TABLES_VERSION, jobs, metadata, positions
@@ -198,7 +198,7 @@ def test_a_failed_transaction_is_tried_again_whole(tmp_path: Path, monkeypatch: 
         fold(*arguments)  # type: ignore[arg-type] # passed on as they came
 
     monkeypatch.setattr(module, "fold", failing)
-    with pytest.raises(sqlalchemy.exc.OperationalError):
+    with pytest.raises(DatabaseUnavailable, match="disk full"):
         projector.step()
     while projector.step():
         pass
