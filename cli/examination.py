@@ -169,7 +169,7 @@ def _scheduler(log: Log, stand: Stand | None) -> Iterator[Finding]:
 def _agents(place: Place, log: Log) -> Iterator[Finding]:
     from gangline.cli.reads import tables
 
-    beats = _last_beats(log)
+    beats = _last_beats(place, log)
     now_us = time.time_ns() // 1000
     with tables(place, None) as connection:
         nodes = list_nodes(connection)
@@ -188,10 +188,11 @@ def _agents(place: Place, log: Log) -> Iterator[Finding]:
             yield Finding(f"agent of {node['node_id']}", "ok", found)
 
 
-def _last_beats(log: Log) -> dict[str, int]:
+def _last_beats(place: Place, log: Log) -> dict[str, int]:
     last: dict[str, int] = {}
     for partition in range(PARTITIONS[HEARTBEATS]):
-        start = max(0, end_offset(log, HEARTBEATS, partition) - LAST_BEATS)
+        first, end = _bounds(place, log, partition)
+        start = max(first, end - LAST_BEATS)
         reader = log.reader(HEARTBEATS, Position(start, start), partition=partition)
         for records in reader.read_to_end():
             for record in records:
@@ -205,8 +206,17 @@ def _last_beats(log: Log) -> dict[str, int]:
     return last
 
 
+def _bounds(place: Place, log: Log, partition: int) -> tuple[int, int]:
+    """Return the offsets of the first record of a partition of heartbeats and of its end."""
+    if place.log_url.startswith("kafka:"):
+        from gangline.cli.kafka_examination import bounds
+
+        return bounds(place.log_url, HEARTBEATS, partition)
+    return 0, end_offset(log, HEARTBEATS, partition)
+
+
 def end_offset(log: Log, topic: str, partition: int = 0) -> int:
-    """Return where a partition ends, by asking for readers further and further on, then halving the doubt."""
+    """Return where a partition that begins at 0 ends: ask for readers further and further on, then halve the doubt."""
 
     def exists(offset: int) -> bool:
         try:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
@@ -18,7 +18,7 @@ FOR_EVER = "-1"
 
 def examine_kafka(url: str) -> Iterator[Finding]:
     """Yield what there is to say of each topic of `kafka://HOST:PORT/PREFIX`. Raises LogUnavailable."""
-    bootstrap, _, prefix = url.removeprefix("kafka://").partition("/")
+    bootstrap, prefix = _parts(url)
     admin = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": int(TIMEOUT_S * 1000)})
     try:
         known = admin.list_topics(timeout=TIMEOUT_S).topics
@@ -41,6 +41,24 @@ def examine_kafka(url: str) -> Iterator[Finding]:
             yield Finding(f"topic {name}", "ok" if replicas > 1 else "warning", f"{replicas} replicas", mend)
     except KafkaException as error:
         raise LogUnavailable(f"Kafka at {bootstrap} does not describe its topics: {error}") from error
+
+
+def bounds(url: str, topic: str, partition: int) -> tuple[int, int]:
+    """Return the first offset that Kafka still keeps of a partition, and its end. Raises LogUnavailable."""
+    bootstrap, prefix = _parts(url)
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "gangline"})
+    try:
+        first, end = consumer.get_watermark_offsets(TopicPartition(f"{prefix}.{topic}", partition), timeout=TIMEOUT_S)
+        return int(first), int(end)
+    except (KafkaException, TypeError) as error:
+        raise LogUnavailable(f"Kafka at {bootstrap} does not say where '{topic}' ends: {error}") from error
+    finally:
+        consumer.close()
+
+
+def _parts(url: str) -> tuple[str, str]:
+    bootstrap, _, prefix = url.removeprefix("kafka://").partition("/")
+    return bootstrap, prefix.rstrip("/")
 
 
 def _retention(admin: AdminClient, topic: str, name: str) -> Iterator[Finding]:
