@@ -13,6 +13,8 @@ from tests.scheduler.steps import Lcg, Pick, shuffled, walk
 from tests.scheduler.world import World
 
 SLOW = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+SHRINKS = pytest.mark.timeout(600)
+"""A failing walk is shortened for up to five minutes."""
 
 
 def picks(data: st.DataObject) -> Pick:
@@ -73,15 +75,16 @@ def check(world: World) -> None:
     check_jobs(world)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_no_gpu_is_given_twice_on_a_long_walk(seed: int) -> None:
+    walk(World(), Lcg(seed), 1_000, after=check)
+
+
+@SHRINKS
 @SLOW
 @given(st.data())
 def test_no_gpu_is_given_twice_and_every_gang_is_whole(data: st.DataObject) -> None:
     walk(World(), picks(data), 40, after=check)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_no_gpu_is_given_twice_on_a_long_walk(seed: int) -> None:
-    walk(World(), Lcg(seed), 1_000, after=check)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -113,6 +116,7 @@ def test_rounds_do_not_depend_on_the_order_in_which_the_state_was_filled() -> No
     assert to_bytes(one.state) == to_bytes(other.state)
 
 
+@SHRINKS
 @SLOW
 @given(st.data())
 def test_the_log_alone_gives_the_state_at_every_round(data: st.DataObject) -> None:
