@@ -72,7 +72,7 @@ def _shares(parts: Sequence[Part], spec: JobSpec) -> tuple[Share, ...]:
     return tuple(shares)
 
 
-def _holds(node: Node, spec: JobSpec, gpus: int) -> bool:
+def holds(node: Node, spec: JobSpec, gpus: int) -> bool:
     """Whether a node has so many wholly free devices, and the CPU and memory of as many ranks."""
     return node.whole_free >= gpus and _feeds(node, spec, gpus)
 
@@ -102,7 +102,7 @@ def _place_fraction(allowed: Sequence[Node], spec: JobSpec) -> list[Part]:
 
 
 def _place_small(allowed: Sequence[Node], spec: JobSpec, gpus: int) -> list[Part]:
-    fits = [node for node in allowed if _holds(node, spec, gpus)]
+    fits = [node for node in allowed if holds(node, spec, gpus)]
     if not fits:
         return []
     partly_used = [node for node in fits if node.whole_free < len(node.gpus)]
@@ -118,7 +118,7 @@ def _place_small(allowed: Sequence[Node], spec: JobSpec, gpus: int) -> list[Part
 def _place_spread(allowed: Sequence[Node], spec: JobSpec, nodes: int) -> list[Part]:
     each = spec.gpus // nodes
     for gpu_type in sorted({node.gpu_type for node in allowed}):
-        fits = [node for node in allowed if node.gpu_type == gpu_type and _holds(node, spec, each)]
+        fits = [node for node in allowed if node.gpu_type == gpu_type and holds(node, spec, each)]
         chosen = _choose(fits, nodes)
         if chosen:
             return [(node, _lowest_gpus(node, each)) for node in chosen]
@@ -131,7 +131,7 @@ def _place_large(allowed: Sequence[Node], spec: JobSpec) -> list[Part]:
         size = -negative_size
         whole, remainder = divmod(spec.gpus, size)
         same_type = [node for node in allowed if node.gpu_type == gpu_type]
-        free = [node for node in same_type if len(node.gpus) == size and _holds(node, spec, size)]
+        free = [node for node in same_type if len(node.gpus) == size and holds(node, spec, size)]
         chosen = _choose(free, whole)
         if not chosen:
             continue
@@ -140,7 +140,7 @@ def _place_large(allowed: Sequence[Node], spec: JobSpec) -> list[Part]:
             return parts
         taken = sorted(node.node_id for node in chosen)
         pods = sorted({node.pod for node in chosen})
-        others = [node for node in same_type if node.node_id not in taken and _holds(node, spec, remainder)]
+        others = [node for node in same_type if node.node_id not in taken and holds(node, spec, remainder)]
         if others:
             last = min(others, key=lambda node: node.pod not in pods)
             return [*parts, (last, _lowest_gpus(last, remainder))]
