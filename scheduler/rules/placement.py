@@ -1,6 +1,7 @@
 """Pending jobs get their gangs, in order; what does not fit is skipped."""
 
 from gangline.events.decisions import GangBound
+from gangline.events.ids import derived
 from gangline.events.types import Policy
 from gangline.scheduler.order import place_in_order
 from gangline.scheduler.placement import Shape, place, shape_of
@@ -51,10 +52,15 @@ def decide(round_: Round) -> None:
 
 
 def _free_port(state: State, policy: Policy, node: Node) -> int | None:
-    """Return the next port of the policy's range that no live attempt uses on this node, after the one used last."""
+    """Return the next port of the policy's range that no live attempt uses on this node, after the one used last.
+
+    Where a log begins in the range follows from its id, so that two ganglines on one machine rarely want the same port.
+    """
     bound = [attempt.bound for job_id in node.held if (attempt := state.jobs[job_id].attempt) is not None]
     used = [gang.master_port for gang in bound if gang.shares[0].node_id == node.node_id]
-    start = max(node.next_port - policy.port_first, 0)
+    start = node.next_port - policy.port_first
+    if start < 0:
+        start = int.from_bytes(derived(state.log_id, 0, "port")[:4])
     for step in range(policy.port_count):
         port = policy.port_first + (start + step) % policy.port_count
         if port not in used:

@@ -90,19 +90,33 @@ def test_gangs_of_a_node_have_ports_of_their_own_and_a_new_attempt_a_new_one() -
     world.node("n-2")
     first, second = world.runs(), world.runs()
     elsewhere = world.runs(gpus=8)
-    assert ports(world, first, second, elsewhere) == [20_000, 20_001, 20_000]
+    [start] = ports(world, first)
+    assert ports(world, second, elsewhere) == [_port_after(start, 1, 10), start]
     world.exits(first, 1)
     world.tick()
-    assert ports(world, first) == [20_002]
+    assert ports(world, first) == [_port_after(start, 2, 10)]
+
+
+def test_two_logs_begin_at_different_ports_so_that_they_can_share_a_machine() -> None:
+    worlds = [World(log_id=log_id) for log_id in ("one", "another")]
+    for world in worlds:
+        world.node("n-1")
+    [one], [another] = [ports(world, world.runs()) for world in worlds]
+    assert one != another
+
+
+def _port_after(port: int, steps: int, count: int) -> int:
+    return 20_000 + (port - 20_000 + steps) % count
 
 
 def test_ports_start_over_and_leave_out_those_in_use() -> None:
     world = World(Policy(port_first=20_000, port_count=3))
     world.node("n-1")
     stays = world.runs()
-    for expected in (20_001, 20_002, 20_001, 20_002):
+    [start] = ports(world, stays)
+    for steps in (1, 2, 1, 2):
         job_id = world.runs()
-        assert ports(world, stays, job_id) == [20_000, expected]
+        assert ports(world, stays, job_id) == [start, _port_after(start, steps, 3)]
         world.exits(job_id)
         world.tick()
 
@@ -128,4 +142,4 @@ def test_a_gang_keeps_its_port_while_only_other_nodes_of_it_are_gone() -> None:
     world.tick()
     other = world.runs()
     assert world.nodes_of(other) == ["n-1"]
-    assert ports(world, job_id, other) == [20_000, 20_001]
+    assert sorted(ports(world, job_id, other)) == [20_000, 20_001]

@@ -46,7 +46,14 @@ class Record(NamedTuple):
 class World:
     """A log, a clock and a core. `control[i]` is record i; `decided` holds what the last tick decided."""
 
-    def __init__(self, policy: Policy | None = Policy(), *, keep_states: bool = False) -> None:  # noqa: B008 - frozen
+    def __init__(
+        self,
+        policy: Policy | None = Policy(),  # noqa: B008 - frozen
+        *,
+        keep_states: bool = False,
+        log_id: str = LOG_ID,
+    ) -> None:
+        self.log_id = log_id
         self.state = State()
         self.control: list[Record] = []
         self.decided: list[Decision] = []
@@ -54,7 +61,7 @@ class World:
         self.term = 1
         self._keep_states = keep_states
         self._made = 0
-        self.append(LogCreated(meta=self.meta(), log_id=LOG_ID, format=1))
+        self.append(LogCreated(meta=self.meta(), log_id=log_id, format=1))
         self.append(TickerTookOver(meta=self.meta(), ticker="t"))
         if policy is not None:
             self.activate(policy)
@@ -63,14 +70,14 @@ class World:
     # --- the log ---
 
     def meta(self, command_id: bytes | None = None) -> Meta:
-        event_id = ids.derived(LOG_ID, len(self.control), "event")
+        event_id = ids.derived(self.log_id, len(self.control), "event")
         return Meta(event_id=event_id, command_id=command_id, actor="test", at_us=self.at_us)
 
     def command_id(self, *, ahead_us: int = 0) -> bytes:
         """Return a new UUIDv7 made now by this world's clock, the same in every run."""
         self._made += 1
         made_ms = (self.at_us + ahead_us) // 1000
-        return made_ms.to_bytes(6, "big") + ids.derived(LOG_ID, self._made, "command")[6:]
+        return made_ms.to_bytes(6, "big") + ids.derived(self.log_id, self._made, "command")[6:]
 
     def append(self, event: Event) -> int:
         return self.append_bytes(codec.encode(event))
@@ -136,7 +143,7 @@ class World:
         """Submit a job; return the id that it has if it is admitted."""
         command_id = command_id or self.command_id()
         self.append(SubmitJob(meta=self.meta(command_id), spec=self.spec(**changes)))
-        return ids.job_id(LOG_ID, command_id)
+        return ids.job_id(self.log_id, command_id)
 
     def cancel(self, job_id: str, command_id: bytes | None = None) -> None:
         self.append(CancelJob(meta=self.meta(command_id or self.command_id()), job_id=job_id))
