@@ -61,6 +61,7 @@ def show(
 
     Example: gangline job show job-k3x7
     """
+    from gangline.cli.why import why
     from gangline.projections import queries
 
     place = Place(home, log=log, sql=sql)
@@ -70,10 +71,12 @@ def show(
         attempts = queries.attempts_of(connection, job_id)
         checkpoints = queries.checkpoints_of(connection, job_id)
         timeline = queries.timeline_of(connection, job_id)
+    waits = why(place, job_id) if row["state"] == "pending" else None
     if json:
-        print_json({"job": row, "attempts": attempts, "checkpoints": checkpoints, "timeline": timeline})
+        whole = {"job": row, "attempts": attempts, "checkpoints": checkpoints, "timeline": timeline, "why": waits}
+        print_json(whole)
         return
-    _show_job(row)
+    _show_job(row, waits)
     _show_attempts(attempts)
     if checkpoints:
         print(paint("\nCHECKPOINTS", BOLD))
@@ -82,7 +85,7 @@ def show(
     _show_timeline(timeline)
 
 
-def _show_job(row: dict[str, Any]) -> None:
+def _show_job(row: dict[str, Any], waits: str | None) -> None:
     import shlex
 
     from gangline.cli.units import show_gpus, show_time
@@ -93,6 +96,7 @@ def _show_job(row: dict[str, Any]) -> None:
         "name": row["name"],
         "state": row["state"],
         "cause": row["cause"] or None,
+        "why": waits,
         "queue": row["queue"],
         "gpus": show_gpus(row["gpus"], row["gpu_milli"]),
         "nodes": row["nodes"],

@@ -92,6 +92,15 @@ def test_a_running_job_is_cancelled(gangline: Gangline) -> None:
     assert "has already ended (cancelled)" in again.err
 
 
+def test_a_waiting_job_says_what_it_waits_for(gangline: Gangline) -> None:
+    holder = submitted(gangline, "--gpus", 2, "--", "sleep", "600")["job_id"]
+    waiter = submitted(gangline, "--gpus", 1, "--", "true")
+    shown = json.loads(gangline("job", "show", waiter["job_id"], "--json", "--after", waiter["index"]).out)
+    assert "needs 1 free GPU" in shown["why"]
+    assert gangline("job", "cancel", holder).code == 0
+    assert gangline("job", "wait", waiter["job_id"], "--timeout", 60).code == 0
+
+
 def test_cancelling_what_is_not_there_is_refused(gangline: Gangline) -> None:
     ran = gangline("job", "cancel", "job-aaaaaaaaaaaa")
     assert ran.code == 4
