@@ -200,13 +200,14 @@ def _tell(place: Place, node: dict[str, Any], *, as_json: bool) -> None:
 
 def _node(place: Place) -> dict[str, Any] | None:
     from gangline.cli.reads import tables
+    from gangline.projections.database import DatabaseUnavailable
     from gangline.projections.queries import list_nodes
 
     try:
         with tables(place, None) as connection:
             return next((node for node in list_nodes(connection) if node["node_id"] == node_id()), None)
-    except NotFound:
-        return None
+    except (NotFound, DatabaseUnavailable):
+        return None  # the projector waits for it, too, and says so
 
 
 def what_goes_on(place: Place) -> list[str]:

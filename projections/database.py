@@ -99,7 +99,9 @@ def _open_sqlite(path: Path, *, create: bool) -> Engine:
         connect_args={"timeout": BUSY_TIMEOUT_MS / 1000},
         poolclass=None if create else NullPool,
     )
-    event.listen(engine, "connect", _prepare_sqlite)
+    if create:
+        # Not by readers: two that change the mode of a new file at once lock each other out, whatever the timeout.
+        event.listen(engine, "connect", _prepare_sqlite)
     return engine
 
 

@@ -1,5 +1,7 @@
 """The tables follow from the log alone: incrementally, anew, after a kill, in either database."""
 
+import contextlib
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from gangline.events.log import LogCut, LogReplaced
 from gangline.events.memory import MemoryLog
 from gangline.projections import fold as folding
 from gangline.projections import projector as module
-from gangline.projections.database import DatabaseUnavailable, open_database
+from gangline.projections.database import DatabaseUnavailable, open_database, snapshot
 from gangline.projections.digest import digest
 from gangline.projections.projector import Projector
 from gangline.projections.tables import PROJECTED, TABLES_VERSION, jobs, metadata, positions
@@ -179,6 +181,14 @@ def test_tables_of_another_version_are_refused_and_rebuilt(tmp_path: Path) -> No
     with pytest.raises(Refused, match="--rebuild"):
         Projector(log, engine)
     Projector(log, engine, rebuild=True).catch_up()
+
+
+def test_readers_of_a_new_file_changed_its_journal_and_locked_each_other_out(tmp_path: Path) -> None:
+    path = tmp_path / "new.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE something (a)")
+    with snapshot(open_database(f"sqlite:///{path}")) as reading:
+        assert reading.exec_driver_sql("PRAGMA journal_mode").scalar() == "delete"
 
 
 def test_a_failed_transaction_is_tried_again_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
