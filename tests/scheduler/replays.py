@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from gangline.events import codec, terms
+from gangline.events import codec, identity, terms
 from gangline.events.codec import Undecodable, encode
 from gangline.events.control import LogCreated
 from gangline.events.decisions import Answer, AnswerRepeated, RoundDecided, TermOpened
@@ -90,10 +90,7 @@ def replay(log: Log, *, keep_states: bool = True) -> Replayed:
 
 def folded(log: Log, folder: Path, code_digest: str = CODE) -> bytes:
     """Return the canonical bytes of the state that a new process restores, with the snapshots in `folder`."""
-    reader = log.reader(CONTROL)
-    log_id = codec.decode(reader.read(1)[0].value)
-    reader.close()
-    follower = Follower(log, SnapshotStore(folder, getattr(log_id, "log_id", "")), code_digest)
+    follower = Follower(log, SnapshotStore(folder, identity.log_id(log)), code_digest)
     try:
         return to_bytes(follower.state)
     finally:

@@ -1,6 +1,7 @@
 """Loops, several at once: one history, whoever writes it."""
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -10,9 +11,8 @@ from gangline.events import codec
 from gangline.events.control import ClockTicked, TickerTookOver
 from gangline.events.decisions import GangBound, InputQuarantined, JobEnded, RoundDecided
 from gangline.events.history import HistoryReader
-from gangline.events.log import MAX_RECORD_BYTES
-from gangline.events.memory import MemoryLog
-from gangline.events.sqlite import SqliteLog
+from gangline.events.log import MAX_RECORD_BYTES, Log
+from gangline.events.open_log import open_log
 from gangline.events.types import Event
 from gangline.scheduler.canonical import to_bytes
 from gangline.scheduler.loop import Loop
@@ -160,9 +160,19 @@ def test_a_tick_without_its_round_is_decided_by_the_next_ticker_with_the_same_by
     replay(world.log)
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_two_loops_at_once_under_load_produce_one_history(kind: str, tmp_path: Path) -> None:
-    world = World(tmp_path, SqliteLog(tmp_path / "log") if kind == "sqlite" else MemoryLog())
+@pytest.fixture(params=["memory", "sqlite", "kafka"])
+def any_log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
+    url = {"memory": "memory:", "sqlite": f"sqlite:{tmp_path / 'log'}"}.get(request.param)
+    if url is None:
+        url = f"kafka://{request.getfixturevalue('kafka_bootstrap')}/{request.getfixturevalue('kafka_prefix')}"
+    log = open_log(url, create=True)
+    yield log
+    log.close()
+
+
+@pytest.mark.slow
+def test_two_loops_at_once_under_load_produce_one_history(any_log: Log, tmp_path: Path) -> None:
+    world = World(tmp_path, any_log)
     world.put(world.inputs.policy(), *(world.inputs.node(number) for number in range(4)))
     stopping = threading.Event()
     failures: list[BaseException] = []
@@ -217,7 +227,8 @@ def test_two_loops_at_once_under_load_produce_one_history(kind: str, tmp_path: P
     consumer = HistoryReader(world.log)
     assert [one for segment in consumer.read_to_end() for one in segment.decisions] == replayed.decisions
     consumer.close()
-    world.log.close()
+    assert folded(world.log, world.folder) == replayed.states[max(replayed.states)]
+    assert list(world.folder.rglob("*.snap"))
 
 
 # --- time ---
