@@ -114,7 +114,9 @@ def _git_files(folder: Path) -> list[str] | None:
             continue
         path = folder / name
         if path.is_dir() and not path.is_symlink():  # a submodule, or a repository inside this one
-            names.update(f"{name.rstrip('/')}/{inner}" for inner in _git_files(path) or _walk(path, ()))
+            # Without its own .git, as before `git submodule update`, git would list the repository around it again.
+            listed = _git_files(path) if (path / ".git").exists() else None
+            names.update(f"{name.rstrip('/')}/{inner}" for inner in listed or _walk(path, ()))
         else:
             names.add(name)
     return sorted(names)
@@ -144,8 +146,10 @@ def _items(folder: Path, names: Iterable[str], excluded: Collection[Path]) -> tu
             continue
         try:
             state = path.lstat()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             continue  # tracked by git, deleted in the work tree
+        if any((folder / parent).is_symlink() for parent in PurePosixPath(name).parents[:-1]):
+            continue  # tracked by git, its folder now a link: to git it is deleted, and the link travels
         if stat.S_ISREG(state.st_mode):
             items.append(_Item(name, path, 0o755 if state.st_mode & 0o100 else 0o644, state.st_size))
         elif stat.S_ISLNK(state.st_mode):

@@ -199,3 +199,28 @@ def test_a_bomb_is_refused_before_it_fills_memory(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(bundle, "_MAX_TAR_BYTES", 100_000)
     with pytest.raises(BundleDamaged, match="unpacks to more than 100,000 bytes"):
         unpack(gzip.compress(bytes(200_000)), tmp_path / "out")
+
+
+def test_a_tracked_folder_that_became_a_file_travels_as_that_file(checkout: Path, tmp_path: Path) -> None:
+    (checkout / "lib" / "model.py").unlink()
+    (checkout / "lib").rmdir()
+    (checkout / "lib").write_text("now a file")
+    assert unpacked(pack(checkout).data, tmp_path / "out")["lib"] == "now a file"
+
+
+def test_a_tracked_folder_that_became_a_link_travels_as_that_link_alone(checkout: Path, tmp_path: Path) -> None:
+    (checkout / "lib").rename(checkout / "source")
+    (checkout / "lib").symlink_to("source")
+    (tmp_path / "alias").symlink_to(checkout)  # the folder itself may well be named through a link
+    found = unpacked(pack(tmp_path / "alias").data, tmp_path / "out")
+    assert (found["lib"], found["source/model.py"]) == ("source", "model")
+    assert "lib/model.py" not in found
+
+
+def test_a_submodule_that_is_not_fetched_yet_travels_as_nothing(checkout: Path, tmp_path: Path) -> None:
+    head = git(checkout, "rev-parse", "HEAD")
+    git(checkout, "update-index", "--add", "--cacheinfo", f"160000,{head},vendored")
+    (checkout / "vendored").mkdir()
+    found = unpacked(pack(checkout).data, tmp_path / "out")
+    assert found["train.py"] == "v1"
+    assert not [name for name in found if name.startswith("vendored")]
