@@ -96,6 +96,7 @@ class Loop:
         """
         self.follower.read_decisions(timeout_s if self.follower.foreign else 0.0)
         if self.follower.foreign:
+            self._sent = None
             self._terms.stand_by(self._wall_us)
             return
         at_end = self.follower.read_control(min(timeout_s, self._wait_s()))
@@ -103,8 +104,11 @@ class Loop:
         if self.active:
             if self._wait_s() <= 0:
                 self._append_tick()
+            return
+        # Another one's round may have covered this loop's tick, so that it was never noted here.
+        self._sent = None
         # Behind the end there may be a tick that was not read yet.
-        elif at_end and self._pace.takeover_is_due(self._working, vacant=not self._ticker):
+        if at_end and self._pace.takeover_is_due(self._working, vacant=not self._ticker):
             self._append(TickerTookOver(meta=self._meta(), ticker=self.ticker))
             self._pace.took_over()
 

@@ -17,7 +17,7 @@ from gangline.events.types import Event
 from gangline.scheduler.canonical import to_bytes
 from gangline.scheduler.loop import Loop
 from gangline.scheduler.pace_loop import MIN_TICK_INTERVAL_S, TAKEOVER_S
-from tests.scheduler.loop_world import CODE, Agents, HookedLog, Inputs, Killed, World
+from tests.scheduler.loop_world import CODE, OTHER_CODE, Agents, HookedLog, Inputs, Killed, World
 from tests.scheduler.replays import folded, replay
 
 
@@ -113,6 +113,39 @@ def test_a_ticker_that_slept_through_a_takeover_changes_nothing(world: World) ->
     world.settle(standby, asleep)
     assert to_bytes(asleep.follower.state) == to_bytes(standby.follower.state)
     assert len(world.takeovers()) == 2
+
+
+def test_a_ticker_that_slept_between_its_tick_and_the_round_can_tick_again(world: World) -> None:
+    asleep = world.starts()
+    standby = world.loop()
+    world.put(world.inputs.submit())
+    ticked = ticks(world)
+    world.run_until(lambda: ticks(world) > ticked, asleep)
+    world.run_until(lambda: standby.active, standby)
+    world.settle(standby)
+    asleep.step(0.0)  # reads the round of its own tick at once
+    assert not asleep.active
+    world.put(world.inputs.submit())  # and the other one is gone
+    world.run_until(lambda: asleep.active, asleep)
+    world.settle(asleep)
+    replay(world.log)
+
+
+def test_a_tick_that_another_codes_term_covers_does_not_keep_a_loop_from_ticking_again(world: World) -> None:
+    old = world.starts()
+    old.follower.save_snapshot()
+    world.put(world.inputs.submit())
+    ticked = ticks(world)
+    world.run_until(lambda: ticks(world) > ticked, old)
+    new = world.loop(OTHER_CODE)
+    world.run_until(lambda: new.active, new)
+    world.settle(new)
+    old.step(0.0)
+    assert old.follower.foreign
+    new.stop()
+    world.run_until(lambda: old.active, old)
+    world.put(world.inputs.submit())
+    world.settle(old)
 
 
 def test_a_ticker_that_wakes_within_its_own_round_writes_it_a_second_time_and_in_vain(world: World) -> None:
