@@ -8,8 +8,8 @@ from importlib import metadata, resources
 from importlib.resources.abc import Traversable
 
 CORE = ("scheduler", "registry")
-SHELL = ("loop.py", "*_loop.py", "*_store.py", "__main__.py")
-"""Modules of the core's folders that feed it and write down what it says, but do not change it."""
+SHELL = ("loop.py", "*_loop.py", "*_store.py", "__main__.py", "explain.py")
+"""Modules of the core's folders that feed it, write down what it says or put it in words, but do not change it."""
 
 BENEATH = (
     *(f"events/{name}.py" for name in ("types", "control", "decisions", "codec", "upcasts", "ids", "terms")),
