@@ -207,8 +207,13 @@ def _decode(record: Record, topic: str) -> Event | Decision:
 def _decode_inner(value: bytes, record: Record) -> Decision:
     try:
         decision = codec.decode(value)
-    except (Undecodable, LogTooNew) as error:
-        raise type(error)(f"a decision in record {record.index} of '{DECISIONS}': {error}") from error
+    except Undecodable as error:
+        raise LogDamaged(
+            f"a decision in record {record.index} of '{DECISIONS}' cannot be decoded ({error}): "
+            "restore the log from a copy"
+        ) from error
+    except LogTooNew as error:
+        raise LogTooNew(f"a decision in record {record.index} of '{DECISIONS}': {error}") from error
     if not isinstance(decision, Decision):
         raise LogDamaged(f"record {record.index} of '{DECISIONS}' holds a {type(decision).__name__} as a decision")
     return decision

@@ -7,7 +7,7 @@ import pytest
 
 from gangline.events import codec, identity
 from gangline.events.control import LogCreated, NodeRegistered
-from gangline.events.decisions import InputQuarantined, JobAdmitted, PolicyActivated
+from gangline.events.decisions import InputQuarantined, JobAdmitted, PolicyActivated, RoundDecided
 from gangline.events.history import HistoryReader, Segment
 from gangline.events.log import (
     CONTROL,
@@ -181,6 +181,25 @@ def test_a_decision_of_a_newer_version_stops_the_reader(script: Script) -> None:
     script.starts()
     script.log.append(DECISIONS, [Entry(b"", UNKNOWN)])
     with pytest.raises(LogTooNew, match="record 3 of 'decisions'"):
+        segments(script)
+
+
+@pytest.mark.parametrize(("value", "error"), [(b"rubbish", LogDamaged), (UNKNOWN, LogTooNew)])
+def test_bytes_within_a_round_that_are_no_decision_stop_the_reader(
+    value: bytes, error: type[Exception], script: Script
+) -> None:
+    script.starts()
+    tick = script.tick()
+    decided = RoundDecided(
+        meta=script.meta(),
+        tick_index=script.index - 1,
+        tick_event_id=tick.meta.event_id,
+        term=script.term,
+        more=False,
+        decisions=(value,),
+    )
+    script.log.append(DECISIONS, [Entry(b"", codec.encode(decided))])
+    with pytest.raises(error, match="a decision in record 3 of 'decisions'"):
         segments(script)
 
 

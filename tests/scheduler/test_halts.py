@@ -24,7 +24,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def append_round(world: World, *decisions: Decision, ticker: str) -> None:
+def append_round(world: World, *decisions: Decision | bytes, ticker: str) -> None:
     """Append a tick of this ticker, and a round for it that says just this."""
     tick = ClockTicked(meta=world.inputs.meta(), ticker=ticker)
     index = world.put(tick)
@@ -35,7 +35,7 @@ def append_round(world: World, *decisions: Decision, ticker: str) -> None:
         tick_event_id=tick.meta.event_id,
         term=1,
         more=False,
-        decisions=tuple(codec.encode(one) for one in decisions),
+        decisions=tuple(one if isinstance(one, bytes) else codec.encode(one) for one in decisions),
     )
     world.log.append(DECISIONS, [Entry(b"", codec.encode(decided))])
 
@@ -95,6 +95,14 @@ def test_a_stray_record_on_decisions_halts(value: bytes, error: type[Exception],
     loop = world.starts()
     world.log.append(DECISIONS, [Entry(b"", value)])
     with pytest.raises(error, match=message):
+        loop.step(0.0)
+
+
+@pytest.mark.parametrize(("value", "error"), [(b"rubbish", LogDamaged), (NEWER, LogTooNew)])
+def test_bytes_within_a_round_that_are_no_decision_halt(value: bytes, error: type[Exception], world: World) -> None:
+    loop = world.starts()
+    append_round(world, value, ticker=loop.ticker)
+    with pytest.raises(error, match="the round of tick"):
         loop.step(0.0)
 
 
