@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from gangline.cli.output import print_json
-from gangline.cli.place import HomeOption, LogOption, Place
-from gangline.schemas.errors import TimedOut
+from gangline.cli.output import print_json, printable
+from gangline.cli.place import HomeOption, LogOption, Place, seconds
+from gangline.schemas.errors import NotFound, TimedOut
 
 if TYPE_CHECKING:
     from gangline.events.log import Log, Reader, Record
@@ -43,7 +43,7 @@ def tail(
     after: Annotated[
         int | None, typer.Option("--after", metavar="INDEX", help="Wait until the topic has this index.")
     ] = None,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds that --after waits.")] = 10.0,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds that --after waits.", callback=seconds)] = 10.0,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, one record a line.")] = False,
     home: HomeOption = None,
     log: LogOption = None,
@@ -57,9 +57,10 @@ def tail(
     opened = Place(home, log=log).open_log()
     try:
         identity.log_id(opened)
-        reader = _reader(opened, topic, start or 0)
+        # First wait, for `--from` may name what --after waits for.
         if after is not None:
             _wait(opened, topic, after, timeout)
+        reader = _reader(opened, topic, start or 0)
         found = _to_end(reader, start or 0)
         for record in deque(found, maxlen=SHOWN) if start is None else found:
             _print(record, as_json=json)
@@ -73,11 +74,16 @@ def tail(
 
 
 def _reader(log: "Log", topic: str, index: int) -> "Reader":
-    from gangline.events.log import START, Position
+    from gangline.events.log import START, LogCut, Position
     from gangline.events.sqlite import SqliteLog
 
     # Where offsets have gaps, an index is found by counting from the beginning.
-    return log.reader(topic, Position(index, index) if isinstance(log, SqliteLog) else START)
+    try:
+        return log.reader(topic, Position(index, index) if isinstance(log, SqliteLog) else START)
+    except LogCut:
+        raise NotFound(
+            f"'{topic}' has no index {index} yet: begin earlier, or wait for it with --after {index}"
+        ) from None
 
 
 def _to_end(reader: "Reader", begins: int) -> "Iterator[Record]":
@@ -107,11 +113,16 @@ def _print(record: "Record", *, as_json: bool) -> None:
     fields = " ".join(f"{name}={_short(value)}" for name, value in shown["fields"].items())
     time_shown = show_time(shown["at_us"]) if shown["at_us"] is not None else "-"
     text = f"{shown['index']:>8}  {time_shown}  {shown['kind']:<18}  {shown['actor'] or '-':<14}  {fields}"
-    print(text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…")
+    _print_line(text)
     for decision in shown.get("decisions", ()):
         fields = " ".join(f"{name}={_short(value)}" for name, value in decision["fields"].items())
         text = f"{'':>8}    {decision['kind']:<22}  {fields}"
-        print(text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…")
+        _print_line(text)
+
+
+def _print_line(text: str) -> None:
+    text = printable(text)
+    print(text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…")
 
 
 def describe(record: "Record") -> dict[str, Any]:

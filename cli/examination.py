@@ -22,8 +22,10 @@ Status = Literal["ok", "warning", "wrong"]
 LOW_DISK_BYTES = 2 * GIB
 """Below this, checkpoints of small jobs already fill the disk."""
 
-UNDECIDED_US = 10 * MICRO
-"""Input that waits so long for a round: a running scheduler takes milliseconds, a standby takes over in 3 s."""
+UNDECIDED_US = 5 * MICRO
+"""Input that waits so long for a round: a running scheduler takes milliseconds, a standby takes over in 3 s.
+
+`submit` gives up after 5 s and sends people here: by then it has to be told."""
 
 MAX_LAG_ROUNDS = 1_000
 """A projector that runs is a few rounds behind at most."""

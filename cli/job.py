@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from gangline.cli.output import BOLD, paint, print_fields, print_json, print_table
-from gangline.cli.place import HomeOption, JsonOption, LogOption, Place, SqlOption
+from gangline.cli.output import BOLD, paint, print_fields, print_json, print_table, printable
+from gangline.cli.place import HomeOption, JsonOption, LogOption, Place, SqlOption, seconds
 from gangline.cli.reads import AFTER_WAIT_S, AfterOption, TimeoutOption, tables
 from gangline.schemas.errors import NotFound, TimedOut
 
@@ -172,7 +172,7 @@ def logs(
 def wait(
     *,
     job: JobArgument,
-    timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds to wait at most [no limit].")] = None,
+    timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds to wait at most [no limit].", callback=seconds)] = None,
     after: AfterOption = None,
     json: JsonOption = False,
     home: HomeOption = None,
@@ -196,7 +196,7 @@ def wait(
     if json:
         print_json({name: row[name] for name in ("job_id", "state", "cause", "attempts", "ended_index")})
     else:
-        print(f"{row['job_id']} {row['state']} at {row['ended_index']}: {row['cause']}")
+        print(printable(f"{row['job_id']} {row['state']} at {row['ended_index']}: {row['cause']}"))
     if row["state"] != "succeeded":
         raise typer.Exit(1)
 
@@ -205,7 +205,7 @@ def cancel(
     *,
     job: JobArgument,
     reason: Annotated[str, typer.Option(help="Kept on the log.")] = "",
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait for the answer.")] = 5.0,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait for the answer.", callback=seconds)] = 5.0,
     json: JsonOption = False,
     home: HomeOption = None,
     log: LogOption = None,

@@ -33,7 +33,7 @@ def print_logs(
     """Print the output of an attempt, the latest unless another is named; with `follow`, of all from there on."""
     from gangline.projections.queries import ENDED, attempts_of, find_job
 
-    printer = _Printer(rank=rank, as_json=as_json)
+    printer = Printer(rank=rank, as_json=as_json)
     at = first_attempt
     while True:
         with tables(place, None) as connection:
@@ -54,7 +54,7 @@ def print_logs(
         time.sleep(POLL_S)
 
 
-class _Printer:
+class Printer:
     """Prints what is new in the files of attempts, whole lines only."""
 
     def __init__(self, *, rank: int | None, as_json: bool) -> None:
@@ -64,10 +64,13 @@ class _Printer:
         self._read: dict[_File, int] = {}
         self._partial: dict[_File, bytes] = {}
         self._told: set[tuple[int, str]] = set()
+        self._many: set[int] = set()
 
     def print(self, attempt: dict[str, Any]) -> None:
         """Print what is new."""
         many = attempt["world_size"] > 1 and self._rank is None
+        if many:
+            self._many.add(attempt["attempt"])
         for share in attempt["placement"]:
             if share["run_dir"] is None:
                 continue
@@ -89,7 +92,7 @@ class _Printer:
         """Print what was written without an end of line."""
         for file, rest in self._partial.items():
             if rest:
-                self._print_line(file, rest, many=False)
+                self._print_line(file, rest, many=file.attempt in self._many)
         sys.stdout.flush()
 
     def _print_file(self, file: _File, *, many: bool) -> None:

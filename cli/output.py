@@ -20,6 +20,13 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
+def printable(text: str) -> str:
+    """Return a text on one line without what steers a terminal: names and causes are others' words."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
 def paint(text: str, colour: str) -> str:
     """Colour a text if stdout is a terminal."""
     return f"\x1b[{colour}m{text}\x1b[0m" if sys.stdout.isatty() else text
@@ -27,7 +34,7 @@ def paint(text: str, colour: str) -> str:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print rows under their headings; numbers go to the right."""
-    cells = [[("-" if cell is None else str(cell)) for cell in row] for row in rows]
+    cells = [[("-" if cell is None else printable(str(cell))) for cell in row] for row in rows]
     widths = [max(len(column), *(len(row[i]) for row in cells), 0) for i, column in enumerate(columns)]
     right = [
         bool(cells) and all(row[i].replace(".", "", 1).isdigit() or row[i] == "-" for row in cells)
@@ -59,4 +66,4 @@ def print_fields(fields: Mapping[str, object]) -> None:
     width = max(len(name) for name in fields)
     for name, value in fields.items():
         if value is not None:
-            print(f"{paint(name.ljust(width), BOLD)}  {value}")
+            print(f"{paint(name.ljust(width), BOLD)}  {printable(str(value))}")

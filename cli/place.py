@@ -1,5 +1,6 @@
 """Where gangline is: its folder, and the URLs of its parts, from flags, the environment and gangline.toml there."""
 
+import math
 import os
 import tomllib
 from pathlib import Path
@@ -33,6 +34,13 @@ SqlOption = Annotated[
     str | None, typer.Option("--sql", help="The tables: sqlite:////FILE or postgresql+psycopg://USER@HOST/NAME.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, one document.")]
+
+
+def seconds(value: float | None) -> float | None:
+    """Return what a --timeout says. Raises UsageError for what never passes: not-a-number waits for ever."""
+    if value is not None and not (math.isfinite(value) and value >= 0):
+        raise UsageError(f"--timeout: this is {value:g}, but has to be a number of seconds, 0 or more")
+    return value
 
 
 class Place:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gangline.cli.output import print_json, print_table
-from gangline.cli.place import HomeOption, JsonOption, LogOption, Place, SqlOption
+from gangline.cli.place import HomeOption, JsonOption, LogOption, Place, SqlOption, seconds
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -18,7 +18,7 @@ AFTER_WAIT_S = 10.0
 AfterOption = Annotated[
     int | None, typer.Option("--after", metavar="INDEX", help="Wait until this index of the log is decided and shown.")
 ]
-TimeoutOption = Annotated[float, typer.Option("--timeout", help="Seconds that --after waits.")]
+TimeoutOption = Annotated[float, typer.Option("--timeout", help="Seconds that --after waits.", callback=seconds)]
 
 
 @contextmanager

@@ -193,7 +193,9 @@ def _gpus(value: object) -> dict[str, Any]:
         milli = units.parse_milli(value)
     except ValueError as error:
         raise _Bad(f"{value!r} is not valid here: {error}") from None
-    if not 0 < milli <= MAX_GPUS * units.MILLI:
+    if milli > MAX_GPUS * units.MILLI:
+        raise _Bad(f"this is {value:,}, but has to be at most {MAX_GPUS:,}")
+    if milli <= 0:
         raise _Bad(f"this is {value}, but a job has at least a part of one GPU: ask for 1 or more, or for 0.1")
     if milli < units.MILLI:
         return {"gpus": 1, "gpu_milli": milli}
@@ -209,7 +211,9 @@ def _cpus(value: object) -> dict[str, Any]:
         milli = units.parse_milli(value)
     except ValueError as error:
         raise _Bad(f"{value!r} is not valid here: {error}") from None
-    if not 0 < milli <= MAX_GPUS * units.MILLI:
+    if milli > MAX_GPUS * units.MILLI:
+        raise _Bad(f"this is {value:,}, but has to be at most {MAX_GPUS:,}")
+    if milli <= 0:
         raise _Bad(f"this is {value}, but has to be more than 0: ask for more, or leave the line out")
     return {"cpu_milli": milli}
 

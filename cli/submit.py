@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from gangline.cli.place import HomeOption, JsonOption, LogOption, Place
+from gangline.cli.place import HomeOption, JsonOption, LogOption, Place, seconds
 from gangline.schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def submit(
     code: Annotated[str | None, typer.Option(help="A folder that every attempt gets a copy of.")] = None,
     checkpoints: Annotated[str | None, typer.Option(help="The folder of checkpoints, on all nodes.")] = None,
     env: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the ranks; may be repeated.")] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for the answer.")] = 5.0,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for the answer.", callback=seconds)] = 5.0,
     json: JsonOption = False,
     home: HomeOption = None,
     log: LogOption = None,
@@ -118,7 +118,10 @@ def _asked(path: Path | None, flags: dict[str, Any], resources: dict[str, Any]) 
         table["resources"] = {"gpus": 1, **table.get("resources", {})}
     folder = Path.cwd() if path is None else path.absolute().parent
     stem = Path(table["command"][0]).name if path is None and table.get("command") else ""
-    return build(table, bad, folder=folder, name=path.stem if path is not None else stem)
+    asked = build(table, bad, folder=folder, name=path.stem if path is not None else stem)
+    if asked.code is not None and not asked.code.is_dir():
+        raise bad(("code",), f"{asked.code} is no folder: name the folder with the job's code")
+    return asked
 
 
 def _submit(asked: "Asked", place: Place, *, timeout_s: float, as_json: bool) -> None:

@@ -1,11 +1,16 @@
 """Lists, timelines and the log's records, out of a history written by hand."""
 
+import inspect
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gangline.cli.examination import UNDECIDED_US
+from gangline.cli.logs import Printer
+from gangline.cli.output import printable
+from gangline.cli.submit import submit
 from gangline.events.log import CONTROL, Entry
 from gangline.events.sqlite import SqliteLog
 from gangline.projections.database import open_database
@@ -166,6 +171,34 @@ def test_a_record_that_is_not_there_yet_is_waited_for(script: Script, gangline: 
     assert gangline("events", "tail", "--after", script.index - 1).code == 0
 
 
+def test_tail_begins_at_an_index_that_it_first_waits_for_or_says_that_there_is_none(
+    script: Script, gangline: Gangline
+) -> None:
+    beyond = script.index + 5
+    ran = gangline("events", "tail", "--from", beyond)
+    assert (ran.code, ran.out) == (3, "")
+    assert f"has no index {beyond} yet" in ran.err
+    assert gangline("events", "tail", "--from", beyond, "--after", beyond, "--timeout", 0).code == 5
+
+
+@pytest.mark.usefixtures("script")
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-1"])
+def test_a_timeout_that_would_never_pass_is_refused(seconds: str, gangline: Gangline) -> None:
+    for words, command in (
+        (["jobs"], []),
+        (["events", "tail"], []),
+        (["submit"], ["--", "true"]),
+        (["job", "wait", "j"], []),
+    ):
+        ran = gangline(*words, f"--timeout={seconds}", *command)
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.startswith("gangline: --timeout: this is ")
+
+
+def test_names_cannot_steer_the_terminal_or_break_lines() -> None:
+    assert printable("a\x1b[2J\nb é") == "a\\x1b[2J\\nb é"
+
+
 def test_records_of_a_newer_version_are_told(script: Script, gangline: Gangline) -> None:
     script.log.append(CONTROL, [Entry(b"", b"\xc3\x01" + b"\0" * 8)])
     ran = gangline("events", "tail")
@@ -200,6 +233,16 @@ def test_logs_are_printed_over_attempts(script: Script, home: Path, tmp_path: Pa
     assert gangline("job", "logs", job, "--rank", 7).out == ""
 
 
+def test_a_last_line_without_an_end_names_its_rank_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for rank in (0, 1):
+        (tmp_path / f"rank-{rank}.out").write_text(f"loss of {rank}")
+    share = {"node_id": "node-0", "run_dir": str(tmp_path), "gpu_count": 2, "first_rank": 0}
+    printer = Printer(rank=None, as_json=False)
+    printer.print({"attempt": 1, "world_size": 2, "placement": [share]})
+    printer.flush()
+    assert capsys.readouterr().out.splitlines() == ["[0] loss of 0", "[1] loss of 1"]
+
+
 def test_output_on_another_node_is_named(script: Script, home: Path, gangline: Gangline) -> None:
     job = script.admits()
     script.binds(job)
@@ -223,9 +266,25 @@ def test_doctor_finds_what_is_wrong(script: Script, gangline: Gangline) -> None:
     assert "XX" in gangline("doctor", "-q").out
 
 
+def test_doctor_knows_of_a_dead_scheduler_by_the_time_that_submit_gives_up() -> None:
+    waits_s = inspect.signature(submit).parameters["timeout"].default
+    assert UNDECIDED_US <= waits_s * 1_000_000
+
+
 def test_doctor_finds_tables_that_were_never_filled(home: Path, gangline: Gangline) -> None:
     Script(SqliteLog(home / "log"))
     ran = gangline("doctor")
     assert ran.code == 1
     assert "nothing has been projected yet" in ran.out
     assert "no term is open" in ran.out
+
+
+@pytest.mark.usefixtures("script")
+def test_the_code_of_a_job_that_is_no_folder_is_a_usage_error(tmp_path: Path, gangline: Gangline) -> None:
+    ran = gangline("submit", "--code", tmp_path / "none", "--", "true")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"gangline: --code: {tmp_path}/none is no folder")
+    (tmp_path / "job.toml").write_text("command = ['true']\ncode = 'none'\nresources.gpus = 1\n")
+    ran = gangline("submit", tmp_path / "job.toml")
+    assert ran.code == 2
+    assert f"job.toml:2: code: {tmp_path}/none is no folder" in ran.err

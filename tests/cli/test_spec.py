@@ -112,6 +112,10 @@ BAD: dict[str, tuple[str, str]] = {  # the text, and how the message begins: its
         "5: resources.gpus: this is 0, but a job has at least a part of one GPU",
     ),
     "less than no GPU": (GPUS + "gpus = -2\n", "4: resources.gpus: this is -2, but"),
+    "more GPUs than can be counted": (
+        GPUS + "gpus = 99999999999999999999\n",
+        "4: resources.gpus: this is 99,999,999,999,999,999,999, but has to be at most 1,000,000",
+    ),
     "a GPU and a half": (
         GPUS + "gpus = 1.5\n",
         "4: resources.gpus: this is 1.5, but only one GPU can be shared",
