@@ -102,4 +102,13 @@ class HashingWriter(FileSystemWriter):
         try:
             return super().write_data(plan, planner)
         except Exception as error:
-            raise CheckpointWriteFailed(f"{type(error).__name__}: {error}") from error
+            cause = _root_of(error)
+            raise CheckpointWriteFailed(f"{type(cause).__name__}: {cause}") from error
+
+
+def _root_of(error: BaseException) -> BaseException:
+    """Give the OSError behind an error, if any: torch's archive writer answers a full disk with its own confusion."""
+    behind: BaseException | None = error
+    while behind is not None and not isinstance(behind, OSError):
+        behind = behind.__cause__ or behind.__context__
+    return behind or error
