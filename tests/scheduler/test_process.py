@@ -107,6 +107,31 @@ def test_it_decides_until_it_is_terminated_and_leaves_a_boundary(site: Site) -> 
     assert site.terms()[0].code_digest == boundary.header.code_digest == code_digest()
 
 
+def test_a_stopped_process_is_taken_over_from_and_changes_nothing_when_it_goes_on(site: Site) -> None:
+    site.put(site.inputs.policy(), site.inputs.node(), site.inputs.submit())
+    stopped = site.scheduler("--open-term")
+    site.wait_until_decided(stopped)
+    stopped.process.send_signal(signal.SIGSTOP)  # while it holds no lock: nobody else could append then
+    site.put(*[site.inputs.submit() for _ in range(200)])
+    other = site.scheduler()
+    site.wait_until(lambda: len(site.takeovers()) >= 2, other)
+    site.put(site.inputs.submit())
+    site.wait_until_decided(other)
+    before = replay(site.log).decisions
+    stopped.process.send_signal(signal.SIGCONT)
+    site.put(site.inputs.submit(gpus=99))
+    site.wait_until_decided(other)
+    assert replay(site.log).decisions[: len(before)] == before
+    # It is still good for a takeover itself.
+    other.process.kill()
+    other.process.wait()
+    site.put(site.inputs.submit(gpus=99))
+    site.wait_until_decided(stopped)
+    assert len(site.takeovers()) >= 3
+    assert stopped.terminate()[0] == 0
+    replay(site.log)
+
+
 def test_without_a_log_it_says_so_and_ends(site: Site) -> None:
     code, word = site.scheduler(url=f"sqlite:{site.home / 'elsewhere'}").ends()
     assert code != 0
