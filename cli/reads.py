@@ -8,12 +8,16 @@ import typer
 
 from gangline.cli.output import print_json, print_table
 from gangline.cli.place import HomeOption, JsonOption, LogOption, Place, SqlOption, seconds
+from gangline.schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
 AFTER_WAIT_S = 10.0
 """How long --after waits unless it is told; rounds follow each other within 5 s even in an idle cluster."""
+
+STATES = ("submitted", "pending", "running", "stopping", "succeeded", "failed", "cancelled")
+"""What a job can be in."""
 
 AfterOption = Annotated[
     int | None, typer.Option("--after", metavar="INDEX", help="Wait until this index of the log is decided and shown.")
@@ -64,6 +68,8 @@ def jobs(
     from gangline.cli.units import show_duration, show_gpus, show_time
     from gangline.projections.queries import list_jobs
 
+    if unknown := [one for one in state or () if one not in STATES]:
+        raise UsageError(f"--state: there is no state {unknown[0]!r}: name one of {', '.join(STATES)}")
     with tables(Place(home, log=log, sql=sql), after, timeout) as connection:
         rows = list_jobs(connection, states=state or (), queue=queue, limit=limit)
     if json:

@@ -288,3 +288,10 @@ def test_the_code_of_a_job_that_is_no_folder_is_a_usage_error(tmp_path: Path, ga
     ran = gangline("submit", tmp_path / "job.toml")
     assert ran.code == 2
     assert f"job.toml:2: code: {tmp_path}/none is no folder" in ran.err
+
+
+@pytest.mark.usefixtures("script")
+def test_a_state_that_no_job_can_have_is_a_usage_error_and_no_empty_list(gangline: Gangline) -> None:
+    ran = gangline("jobs", "--state", "done")
+    assert (ran.code, ran.out) == (2, "")
+    assert "succeeded" in ran.err

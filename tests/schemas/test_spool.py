@@ -2,9 +2,11 @@
 
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import msgspec
@@ -215,3 +217,26 @@ os.kill(os.getpid(), signal.SIGKILL)
     result = subprocess.run([sys.executable, "-c", code], check=False)
     assert result.returncode == -signal.SIGKILL
     assert read_all(path) == ([point(step) for step in range(500)], [], 0)
+
+
+def test_a_spool_folder_without_write_permission_is_told_with_the_way_out() -> None:
+    # pytest's own folders are closed to other users.
+    public_folder = Path(tempfile.mkdtemp())
+    public_folder.chmod(0o555)
+    code = f"""
+import os
+from pathlib import Path
+from gangline.schemas.spool import SpoolHead, SpoolUnwritable, SpoolWriter
+if os.geteuid() == 0:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+try:
+    SpoolWriter(Path({str(public_folder / "a.spool")!r}), SpoolHead(run="job-abc", attempt=3, rank=1, created_at_us=7))
+except SpoolUnwritable as error:
+    print(error)
+"""
+    try:
+        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/")
+    finally:
+        shutil.rmtree(public_folder)
+    assert str(public_folder) in result.stdout
+    assert "Permission denied" in result.stdout
