@@ -93,9 +93,16 @@ class Outbox:
                 _log.warning("the log takes facts again")
                 pause_s = FIRST_PAUSE_S
             for waiting in batch:
-                if waiting.acknowledged is not None:
-                    waiting.acknowledged()
+                self._acknowledge(waiting)
             with self._changed:
                 for _ in batch:
                     self._waiting.popleft()
                 self._changed.notify_all()
+
+    def _acknowledge(self, waiting: _Waiting) -> None:
+        """Let the sender note that the log has its fact; where it cannot, the next agent sends it again."""
+        if waiting.acknowledged is not None:
+            try:
+                waiting.acknowledged()
+            except OSError as error:
+                _log.warning("the log has a fact, but that cannot be noted: %s", error)

@@ -15,9 +15,12 @@
 What the agent reports follows from these files, so its facts survive its own death while the log is away.
 """
 
+import contextlib
 import fcntl
+import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +33,8 @@ from gangline.events.types import Value
 from gangline.schemas.manifest import sync_folder, write_durably
 
 SHIM_SOURCE = Path(shim.__file__)
+
+_log = logging.getLogger(__name__)
 
 
 class AttemptKey(NamedTuple):
@@ -193,7 +198,13 @@ class RunFolder:
             return []
         whole = data[: data.rfind(b"\n") + 1]
         self._records_read += len(whole)
-        return [msgspec.json.decode(line, type=ShimRecord) for line in whole.splitlines()]
+        records: list[ShimRecord] = []
+        for line in whole.splitlines():
+            try:
+                records.append(msgspec.json.decode(line, type=ShimRecord))
+            except msgspec.MsgspecError as error:  # then the rank that it was about counts as lost
+                _log.warning("%s holds %r, which is no record: %s", self.path / shim.RECORDS_FILE, line[:80], error)
+        return records
 
     def order_stop(self, grace_us: int) -> None:
         """Tell the shim to stop the ranks within `grace_us`, once for each grace."""
@@ -201,6 +212,16 @@ class RunFolder:
         order = msgspec.json.encode({"grace_us": grace_us})
         if not path.exists() or path.read_bytes() != order:
             write_durably(path, order)
+
+    def terminate_shim(self, pid: int) -> None:
+        """Send the shim SIGTERM, which stops the ranks within the job's own grace; `pid` is what it recorded."""
+        with contextlib.suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(pid)
+            try:
+                if self.shim_lives():  # so the process that was opened before is the shim, and none that has its id
+                    signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+            finally:
+                os.close(descriptor)
 
 
 _T = TypeVar("_T")

@@ -7,6 +7,8 @@ import time
 from concurrent.futures import Executor, Future
 from pathlib import Path
 
+import msgspec
+
 from gangline.agents.bindings import Binding
 from gangline.agents.checkpoints import CheckpointWatch
 from gangline.agents.facts import Facts, now_us
@@ -57,6 +59,8 @@ class LocalShare:
         self._finish: Future[bool] | None = None
         self._next_scan_s = 0.0
         self._stop_grace_us: int | None = None
+        self._ordered_grace_us: int | None = None
+        """The stop that the shim has been told of."""
         self._started: ShimRecord | None = None
         self._failure: Failure | None = None
         self._gone_seen = False
@@ -71,8 +75,14 @@ class LocalShare:
 
     def adopt(self) -> bool:
         """Take over what an earlier agent left; return False if nothing of it ever ran."""
-        self._failure = self._folder.failure()
-        self._plan = self._folder.plan()
+        try:
+            self._failure = self._folder.failure()
+            self._plan = self._folder.plan()
+        except msgspec.MsgspecError as error:
+            # It may have run, and may not run twice: what still does is stopped, and the attempt has failed.
+            reason = f"the run folder {self._folder.path} is damaged: {error}"
+            self._failure = Failure(reason=reason, retryable=True, at_us=now_us())
+            self._stop_grace_us = 0
         if self._plan is None:
             return self._failure is not None
         self._begin_watch(self._plan)
@@ -80,11 +90,7 @@ class LocalShare:
 
     def stop(self, grace_us: int) -> None:
         """Stop the ranks within `grace_us`, or do not start them."""
-        if self._stop_grace_us == grace_us or self.over:
-            return
         self._stop_grace_us = grace_us
-        if self._plan is not None:
-            self._folder.order_stop(grace_us)
 
     def never_launched(self) -> None:
         """Report a share gone that was told to stop before it was launched."""
@@ -97,7 +103,10 @@ class LocalShare:
         if self._launch is not None:
             self._poll_launch(self._launch)
         elif self._plan is None:
-            self.over = self._put_failure() if self._failure is not None else self._put_gone()
+            if self._folder.shim_lives():  # its plan is damaged
+                self._order_stop()
+            else:
+                self.over = self._put_failure() if self._failure is not None else self._put_gone()
         elif self._finish is not None:
             self._poll_finish(self._finish)
         else:
@@ -134,8 +143,6 @@ class LocalShare:
             self._failure = Failure(reason=f"the agent's launch broke: {error!r}", retryable=True, at_us=now_us())
         if self._plan is not None:
             self._begin_watch(self._plan)
-            if self._stop_grace_us is not None:
-                self._folder.order_stop(self._stop_grace_us)
 
     def _begin_watch(self, plan: Plan) -> None:
         self._cause = plan.cause
@@ -149,6 +156,7 @@ class LocalShare:
             self._note(record)
         self._report()
         if lives:
+            self._order_stop()
             self._scan_at_times()
             return
         if self._shim is not None:
@@ -182,6 +190,20 @@ class LocalShare:
             and crew.outbox.put(self.key.job_id, crew.facts.exited(self.key, new, gone=False))
         ):
             self._told_exits.update(exit_.rank for exit_ in new)
+
+    def _order_stop(self) -> None:
+        """Tell the shim of the stop that was asked for; where the folder takes no order, by SIGTERM."""
+        if self._stop_grace_us is None or self._stop_grace_us == self._ordered_grace_us:
+            return
+        try:
+            self._folder.order_stop(self._stop_grace_us)
+        except OSError as error:
+            # Often it is the job that has filled the disk. SIGTERM gives it the grace that it was submitted with.
+            if self._started is None:
+                raise
+            self._folder.terminate_shim(self._started.pid)
+            _log.warning("attempt %d of %s is stopped by SIGTERM: %s", self.key.attempt, self.key.job_id, error)
+        self._ordered_grace_us = self._stop_grace_us
 
     def _scan_at_times(self) -> None:
         now_s = time.monotonic()

@@ -238,6 +238,8 @@ def _become(rank: dict[str, Any], directory: str, run_dir: str, writer: int, shi
         os.execve(rank["program"], rank["argv"], rank["env"])  # noqa: S606 - what the user submitted, without a shell
     except OSError as error:
         os.write(writer, f"{error.errno} {doing}".encode())
+    except ValueError as error:  # a null character, or a variable without a name or with a "=" in it
+        os.write(writer, f"{errno.EINVAL} {doing}: {error}".encode())
     finally:
         os._exit(127)
 

@@ -159,6 +159,22 @@ def test_a_file_that_cannot_be_executed_fails_for_good_and_says_why(
     assert part in failed.reason
 
 
+@pytest.mark.parametrize(
+    ("command", "env", "text"),
+    [(("echo", "a\0b"), {}, "null byte"), (("true",), {"": "x"}, "name"), (("true",), {"A": "x\0"}, "null byte")],
+    ids=["word", "variable's name", "variable"],
+)
+def test_words_that_no_program_can_be_given_looked_like_an_exit_with_127(
+    node: Node, command: tuple[str, ...], env: dict[str, str], text: str
+) -> None:
+    node.start_agent()
+    bound = gang(*command, env=env)
+    node.decide(bound)
+    failed = node.wait_fact(LaunchFailed, bound)
+    assert text in failed.reason
+    assert not failed.retryable
+
+
 def test_a_rendezvous_port_in_use_is_named_and_may_be_tried_again(node: Node) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

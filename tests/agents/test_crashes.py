@@ -238,3 +238,32 @@ PLAN = msgspec.json.encode(
         "ranks": [],
     }
 )
+
+
+def test_one_damaged_plan_kept_the_agent_of_the_whole_node_from_starting(node: Node) -> None:
+    bound, other = run(node), run(node, job_id="job-b")
+    for each in (bound, other):
+        node.wait_fact(RanksStarted, each)
+    node.kill_agent()
+    rank = pids(node.wait_output(bound, "up"))[0]
+    plan = node.folder_of(bound).path / shim.PLAN_FILE
+    whole = plan.read_bytes()
+    plan.write_bytes(whole[:-7])
+    node.start_agent()
+    failed = node.wait_fact(LaunchFailed, bound)
+    assert failed.retryable
+    assert "damaged" in failed.reason
+    assert not alive(rank), "it may be bound elsewhere now, and runs twice"
+    go(node, other)
+    assert node.wait_gone(other) == {0: 5}
+    plan.write_bytes(whole)  # for the check that nothing is left
+
+
+def test_one_damaged_record_took_the_agent_of_the_whole_node_down(node: Node) -> None:
+    bound = run(node)
+    node.wait_fact(RanksStarted, bound)
+    with (node.folder_of(bound).path / shim.RECORDS_FILE).open("ab") as stream:
+        stream.write(b"\0\0\0\n")
+    go(node, bound)
+    assert node.wait_gone(bound) == {0: 5}
+    assert "which is no record" in node.stderr.read_text()

@@ -1,5 +1,6 @@
 """The log is away: training runs on, facts wait in order, and all of them arrive."""
 
+import errno
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,7 @@ from gangline.events.decisions import RoundDecided, TermOpened
 from gangline.events.log import CONTROL, DECISIONS, HEARTBEATS, Address, Entry, LogDamaged, LogError, LogUnavailable
 from gangline.events.memory import MemoryLog
 from gangline.events.types import Event
-from tests.agents.node import META, NODE, gang, wait_for
+from tests.agents.node import META, NODE, WAIT_S, gang, wait_for
 
 
 class Interrupted(MemoryLog):
@@ -103,6 +104,19 @@ def test_a_damaged_log_ends_sending_and_says_so(log: Interrupted, facts: Facts) 
     box.put("n", facts.registered())
     wait_for(lambda: failures, "failure")
     assert failures == [log.fault]
+
+
+def test_a_note_that_could_not_be_written_ended_sending_in_silence(log: Interrupted, facts: Facts) -> None:
+    def note() -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    box = Outbox(log, lambda _: None)
+    box.start()
+    box.put("n", facts.registered(), note)
+    box.put("n", facts.registered())
+    assert box.flush(WAIT_S)
+    assert len([event for event in log.facts() if isinstance(event, NodeRegistered)]) == 2
+    box.close()
 
 
 def test_a_reason_too_long_for_a_record_is_cut(facts: Facts) -> None:
