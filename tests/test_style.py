@@ -168,11 +168,11 @@ PRIVATE = re.compile(
 
 
 def configured_hosts() -> set[str]:
-    """Return the hosts that this machine takes packages from, less the public ones."""
+    """Return the hosts that this machine takes packages from."""
     variables = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX")
     addresses = [address for name in variables for address in os.environ.get(name, "").split()]
     hosts = {urlsplit(address.partition("=")[2] or address).hostname or "" for address in addresses}
-    return hosts - {"", "pypi.org", "localhost"}
+    return hosts - {"", "localhost"}
 
 
 def private(text: str) -> Iterator[str]:
@@ -199,8 +199,8 @@ def test_no_tracked_file_names_a_machine_or_a_mirror() -> None:
         "'/" + "root/.venv'",
         f"{Path.home()}/gangline",
         f"{ROOT}/events",
-        "-" + "-index-url https://pypi.org/simple",
-        "index" + "-url = https://pypi.org/simple",
+        "-" + "-index-url https://packages.example.org/simple",
+        "index" + "-url = https://packages.example.org/simple",
         "https://mir" + "ror.example.org/simple",
     ],
 )
