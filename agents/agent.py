@@ -145,7 +145,9 @@ class Agent:
             try:
                 share.poll()
             except OSError as error:
-                _log.warning("attempt %d of %s: %s", share.key.attempt, share.key.job_id, error)
+                if share.trouble != str(error):
+                    share.trouble = str(error)
+                    _log.warning("attempt %d of %s: %s", share.key.attempt, share.key.job_id, error)
 
     def _reconcile(self, live: dict[AttemptKey, Binding]) -> None:
         """Bring what runs here to what is bound here."""

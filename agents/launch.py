@@ -216,8 +216,9 @@ def find_program(command: str, work: Path, path: str, node_id: str) -> Path:
     if "/" in command:
         program = work / command
         if not program.is_file():
+            what = "is a folder" if program.is_dir() else "does not exist"
             raise LaunchRefused(
-                f"the command {command!r} does not exist on node {node_id}: looked for {program}; the command starts "
+                f"the command {command!r} {what} on node {node_id}: looked for {program}; the command starts "
                 "in the folder of the job's code, so name it relative to that, or by its absolute path",
                 retryable=False,
             )

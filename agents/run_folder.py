@@ -206,6 +206,13 @@ class RunFolder:
                 _log.warning("%s holds %r, which is no record: %s", self.path / shim.RECORDS_FILE, line[:80], error)
         return records
 
+    def shim_errors(self) -> str:
+        """Return what the shim said; nothing if the job has deleted that."""
+        try:
+            return (self.path / "shim.err").read_text(errors="replace")
+        except FileNotFoundError:
+            return ""
+
     def order_stop(self, grace_us: int) -> None:
         """Tell the shim to stop the ranks within `grace_us`, once for each grace."""
         path = self.path / shim.STOP_FILE

@@ -48,6 +48,8 @@ class LocalShare:
         self.key = key
         self.over = False
         """Whether the last fact is on its way to the log."""
+        self.trouble = ""
+        """What kept it from moving on last, so that this is said once."""
         self._folder = folder
         self._crew = crew
         self._cause: str | None = None
@@ -103,7 +105,7 @@ class LocalShare:
         if self._launch is not None:
             self._poll_launch(self._launch)
         elif self._plan is None:
-            if self._folder.shim_lives():  # its plan is damaged
+            if self._shim_lives():  # its plan is damaged
                 self._order_stop()
             else:
                 self.over = self._put_failure() if self._failure is not None else self._put_gone()
@@ -150,8 +152,8 @@ class LocalShare:
         self._watch = CheckpointWatch(self.key, self._folder, checkpoints, self._crew.facts, self._crew.outbox)
 
     def _poll_shim(self) -> None:
-        # First the lock, then the records: of a shim that is gone they are complete.
-        lives = self._folder.shim_lives()
+        # First this, then the records: of a shim that is gone they are complete.
+        lives = self._shim_lives()
         for record in self._folder.new_records():
             self._note(record)
         self._report()
@@ -159,10 +161,12 @@ class LocalShare:
             self._order_stop()
             self._scan_at_times()
             return
-        if self._shim is not None:
-            self._shim.wait()  # it has let go of its lock, so it ends
         if self._scan is None or self._scan.done():
             self._finish = self._crew.scans.submit(self._clear_up)
+
+    def _shim_lives(self) -> bool:
+        """Whether the shim runs: asked of the kernel where it is a child, for its job may have deleted the lock."""
+        return self._folder.shim_lives() if self._shim is None else self._shim.poll() is None
 
     def _note(self, record: ShimRecord) -> None:
         match record.event:
@@ -199,9 +203,12 @@ class LocalShare:
             self._folder.order_stop(self._stop_grace_us)
         except OSError as error:
             # Often it is the job that has filled the disk. SIGTERM gives it the grace that it was submitted with.
-            if self._started is None:
+            if self._shim is not None:
+                self._shim.terminate()
+            elif self._started is not None:
+                self._folder.terminate_shim(self._started.pid)
+            else:
                 raise
-            self._folder.terminate_shim(self._started.pid)
             _log.warning("attempt %d of %s is stopped by SIGTERM: %s", self.key.attempt, self.key.job_id, error)
         self._ordered_grace_us = self._stop_grace_us
 
@@ -231,7 +238,7 @@ class LocalShare:
             self._finish = None  # and once more
             return
         if self._failure is None and self._started is None:
-            errors = (self._folder.path / "shim.err").read_text(errors="replace")[-_ERROR_TAIL_CHARACTERS:].strip()
+            errors = self._folder.shim_errors()[-_ERROR_TAIL_CHARACTERS:].strip()
             reason = f"the shim ended before it had started the ranks{': ' if errors else ''}{errors}"
             self._failure = Failure(reason=reason, retryable=True, at_us=now_us())
         self.over = self._put_gone() if self._failure is None else self._put_failure()

@@ -160,6 +160,8 @@ class Shim:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+        except FileNotFoundError:
+            pass  # the job has deleted the folder, so nobody will read this
         except OSError:
             return
         self._unwritten.clear()

@@ -168,8 +168,12 @@ def _numbers(values: Mapping[str, SupportsFloat | SupportsIndex]) -> dict[str, f
 
 
 def _metric_name(name: object) -> str:
-    if not isinstance(name, str) or not 0 < len(name.encode(errors="replace")) <= MAX_METRIC_NAME_BYTES:
-        raise UsageError(f"{name!r} cannot name a metric: use a string of 1 to {MAX_METRIC_NAME_BYTES} bytes")
+    try:
+        size_bytes = len(name.encode()) if isinstance(name, str) else 0
+    except UnicodeEncodeError:
+        size_bytes = 0  # a lone surrogate, as in the name of a file that is not UTF-8
+    if not isinstance(name, str) or not 0 < size_bytes <= MAX_METRIC_NAME_BYTES:
+        raise UsageError(f"{name!r} cannot name a metric: use a string of 1 to {MAX_METRIC_NAME_BYTES} bytes of UTF-8")
     return name
 
 

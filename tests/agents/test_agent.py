@@ -135,10 +135,14 @@ def test_a_command_that_does_not_exist_fails_for_good_and_says_where_it_was_look
         assert part in failed.reason
 
 
+def test_a_folder_as_command_is_not_said_to_be_absent(node: Node) -> None:
+    assert "'/tmp' is a folder" in refusal(node, gang("/tmp", ranks=2)).reason
+
+
 @pytest.mark.parametrize(
     ("content", "mode", "part"),
     [
-        (None, 0, "looked for"),
+        (None, 0, "does not exist on node node-1: looked for"),
         ("print()", 0o644, "chmod +x it, or name its interpreter, as in `python ./run`"),
         ("#!/no/such/interpreter\n", 0o755, "the interpreter that its first line names is not there"),
         ("print()", 0o755, "name its interpreter in the command"),

@@ -267,3 +267,18 @@ def test_one_damaged_record_took_the_agent_of_the_whole_node_down(node: Node) ->
     go(node, bound)
     assert node.wait_gone(bound) == {0: 5}
     assert "which is no record" in node.stderr.read_text()
+
+
+def test_a_job_that_deleted_its_run_folder_stalled_the_agent_and_was_never_reported(node: Node) -> None:
+    bound = run(
+        node, f"import os, shutil, time\n{UNTIL_GO}shutil.rmtree(os.path.dirname(os.getcwd()))\ntime.sleep(1000)"
+    )
+    node.wait_fact(RanksStarted, bound)
+    go(node, bound)
+    wait_for(lambda: not node.folder_of(bound).path.exists(), "end of the run folder")
+    other = run(node, job_id="job-b")
+    go(node, other)
+    assert node.wait_gone(other) == {0: 5}
+    assert not node.facts(RanksExited, bound), "it runs on"
+    node.decide(stop(bound, grace_s=20))
+    assert node.wait_gone(bound) == {0: -9}, "what its shim recorded is gone, too"

@@ -108,6 +108,7 @@ def test_threads_may_log_at_once(tmp_path: Path) -> None:
         ({"loss": 10**400}, 1, r"metric 'loss' is a int that is no one number"),
         ({3: 1.0}, 1, r"3 cannot name a metric"),
         ({"": 1.0}, 1, r"'' cannot name a metric"),
+        ({"\udc80": 1.0}, 1, r"cannot name a metric"),
         ({"n" * 257: 1.0}, 1, r"cannot name a metric: use a string of 1 to 256 bytes"),
         ([("loss", 1.0)], 1, r"log\(\) takes a dict of numbers by name, got list"),
         ({"loss": 1.0}, -1, r"step is -1, but must be a whole number"),
