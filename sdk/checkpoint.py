@@ -41,7 +41,10 @@ class CheckpointSaveFailed(GanglineError):
 
 
 class CheckpointLoadFailed(GanglineError):
-    """A verified checkpoint does not fit the state that was given. Parts of that state may have been replaced."""
+    """A verified checkpoint does not fit the state that was given, or was deleted meanwhile.
+
+    Parts of that state may have been replaced.
+    """
 
 
 class Resumed(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,8 +191,8 @@ class Checkpointer:
             ranks.all("putting the state back", lambda: put_back(state, tree))
         except RankFailed as error:
             raise CheckpointLoadFailed(
-                f"{folder} is whole but does not fit the state: {error}; "
-                "load into the same modules and keys that were saved, or start a new run",
+                f"{folder} was verified but cannot be loaded: {error}; "
+                "load into the same modules and keys that were saved, leave the folder in place, or start a new run",
             ) from error
         return Resumed(
             step=manifest.step,

@@ -1,6 +1,7 @@
 """Checkpoints with real ranks: whole or absent, never overwritten, resumed exactly, and only if nothing changed."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from gangline.schemas.launch import ResumeOffer, encode_resume, read_rejections
 from gangline.schemas.manifest import manifest_sha256, read_manifest, verify_checkpoint
 from gangline.schemas.spool import read_spool, spool_path
 from gangline.sdk import Checkpointer, CheckpointExists, CheckpointLoadFailed
+from gangline.sdk import checkpoint as checkpoint_module
 from tests.sdk import scenarios
 from tests.sdk.forked import Ended, run_ranks
 
@@ -339,3 +341,21 @@ def test_a_loss_that_can_still_be_differentiated_is_logged_without_a_warning(tmp
 def test_the_errors_are_one_tree() -> None:
     for error in (CheckpointExists, CheckpointLoadFailed, gangline.CheckpointSaveFailed):
         assert issubclass(error, gangline.schemas.errors.GanglineError)
+
+
+def test_a_checkpoint_deleted_while_it_was_resumed_was_said_to_be_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gangline.init("job", folder=tmp_path)
+    checkpointer = Checkpointer()
+    folder = checkpointer.save({"a": torch.ones(2)}, step=1)
+    verified = checkpoint_module._verified
+
+    def verified_then_deleted(*arguments: Any) -> Any:  # noqa: ANN401 - as what it stands before
+        found = verified(*arguments)
+        shutil.rmtree(folder)
+        return found
+
+    monkeypatch.setattr(checkpoint_module, "_verified", verified_then_deleted)
+    with pytest.raises(CheckpointLoadFailed, match=r"verified but cannot be loaded: .*No such file.*leave the folder"):
+        checkpointer.resume({"a": torch.zeros(2)})
