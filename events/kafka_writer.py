@@ -5,6 +5,10 @@ is enough: the producer is idempotent and gapless, so a record is stored only if
 too old in between, which the clock tells. Where the last offset less the first counts the records, they lie side by
 side. Otherwise (another producer's came between, because librdkafka cut the append into several requests; or the append
 took as long as its timeout) they are read back.
+
+The first record of a producer to a partition goes alone. A broker takes whatever sequence number it sees first, so if a
+partition that was just created refuses one request and takes the next, the first one's repetition counts as known: it
+is reported as stored, without an offset, and is not there.
 """
 
 import threading
@@ -101,6 +105,9 @@ class KafkaWriter:
         self._delivery_timeout_s = delivery_timeout_s
         self._read_back = read_back
         self._sending = threading.Lock()
+        self._beginning = threading.Lock()
+        self._begun: set[tuple[str, int]] = set()
+        """Partitions to which this producer has stored a record."""
         self._turn = threading.Condition()
         self._serving = False
         self._closed = False
@@ -115,8 +122,26 @@ class KafkaWriter:
             raise LogError(f"the log at {self._client.bootstrap} is closed")
         if not entries:
             return []
-        delivery = _Delivery(self._turn)
         start_s = time.monotonic()
+        if (name, partition) in self._begun:
+            return self._append(name, entries, partition, start_s)
+        first = self._begin(name, entries[:1], partition, start_s)
+        return first + (self._append(name, entries[1:], partition, start_s) if len(entries) > 1 else [])
+
+    def _begin(self, name: str, entry: Sequence[Entry], partition: int, start_s: float) -> list[Address]:
+        """Append an entry while this process has no other under way to its partition, unless one is stored there."""
+        wait_s = start_s + self._delivery_timeout_s + GRACE_S - time.monotonic()
+        if not self._beginning.acquire(timeout=max(wait_s, 0.0)):
+            raise self._client.unavailable(f"an append to '{name}' within {self._delivery_timeout_s:g} s")
+        try:
+            addresses = self._append(name, entry, partition, start_s)
+            self._begun.add((name, partition))
+            return addresses
+        finally:
+            self._beginning.release()
+
+    def _append(self, name: str, entries: Sequence[Entry], partition: int, start_s: float) -> list[Address]:
+        delivery = _Delivery(self._turn)
         deadline = start_s + self._delivery_timeout_s + GRACE_S
         with self._sending:  # so that the records of one append leave side by side
             producer = self._producer
@@ -230,9 +255,10 @@ class KafkaWriter:
     ) -> Sequence[int]:
         first, last = delivery.first, delivery.last
         if first is None or last is None or first < 0 or last < 0:
-            # A retry that the broker knew already, and whose offset it had forgotten: written, but nobody knows where.
+            # The broker took a repetition for one that it knows, and has forgotten, or never had, the records of.
             raise LogUnavailable(
-                f"Kafka at {self._client.bootstrap} stored records of '{name}' without saying where: append them again"
+                f"Kafka at {self._client.bootstrap} acknowledged records of '{name}' without saying where, so they may "
+                "be missing: append them again"
             )
         if in_time and last - first == len(entries) - 1:
             return range(first, last + 1)
@@ -260,6 +286,7 @@ class KafkaWriter:
             if self._closed or self._producer is not producer:
                 return
             self._producer = self._connect()
+            self._begun.clear()
             self._broken = False
         producer.purge()
         producer.poll(0)
