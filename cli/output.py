@@ -36,10 +36,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     """Print rows under their headings; numbers go to the right."""
     cells = [[("-" if cell is None else printable(str(cell))) for cell in row] for row in rows]
     widths = [max(len(column), *(len(row[i]) for row in cells), 0) for i, column in enumerate(columns)]
-    right = [
-        bool(cells) and all(row[i].replace(".", "", 1).isdigit() or row[i] == "-" for row in cells)
-        for i in range(len(columns))
-    ]
+    right = [bool(cells) and all(_is_number(row[i]) for row in cells) for i in range(len(columns))]
 
     def line(parts: Sequence[str]) -> list[str]:
         return [

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 AFTER_WAIT_S = 10.0
 """How long --after waits unless it is told; rounds follow each other within 5 s even in an idle cluster."""
 
-STATES = ("submitted", "pending", "running", "stopping", "succeeded", "failed", "cancelled")
-"""What a job can be in."""
-
 AfterOption = Annotated[
     int | None, typer.Option("--after", metavar="INDEX", help="Wait until this index of the log is decided and shown.")
 ]
@@ -66,7 +63,7 @@ def jobs(
     Example: gangline jobs --state running --state pending
     """
     from gangline.cli.units import show_duration, show_gpus, show_time
-    from gangline.projections.queries import list_jobs
+    from gangline.projections.queries import STATES, list_jobs
 
     if unknown := [one for one in state or () if one not in STATES]:
         raise UsageError(f"--state: there is no state {unknown[0]!r}: name one of {', '.join(STATES)}")

@@ -186,7 +186,7 @@ def _quantity(name: str, parse: Callable[[str], int], least: int) -> Callable[[A
     return read
 
 
-def _gpus(value: object) -> dict[str, Any]:
+def _milli(value: object) -> int:
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise _Bad(f"this is a number, not {_kind(value)}")
     try:
@@ -195,6 +195,11 @@ def _gpus(value: object) -> dict[str, Any]:
         raise _Bad(f"{value!r} is not valid here: {error}") from None
     if milli > MAX_GPUS * units.MILLI:
         raise _Bad(f"this is {value:,}, but has to be at most {MAX_GPUS:,}")
+    return milli
+
+
+def _gpus(value: object) -> dict[str, Any]:
+    milli = _milli(value)
     if milli <= 0:
         raise _Bad(f"this is {value}, but a job has at least a part of one GPU: ask for 1 or more, or for 0.1")
     if milli < units.MILLI:
@@ -205,14 +210,7 @@ def _gpus(value: object) -> dict[str, Any]:
 
 
 def _cpus(value: object) -> dict[str, Any]:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise _Bad(f"this is a number, not {_kind(value)}")
-    try:
-        milli = units.parse_milli(value)
-    except ValueError as error:
-        raise _Bad(f"{value!r} is not valid here: {error}") from None
-    if milli > MAX_GPUS * units.MILLI:
-        raise _Bad(f"this is {value:,}, but has to be at most {MAX_GPUS:,}")
+    milli = _milli(value)
     if milli <= 0:
         raise _Bad(f"this is {value}, but has to be more than 0: ask for more, or leave the line out")
     return {"cpu_milli": milli}

@@ -7,11 +7,14 @@ import msgspec
 from sqlalchemy import func, select
 from sqlalchemy.engine import Connection
 
-from gangline.projections.tables import answers, attempts, checkpoints, jobs, nodes, placements, queues, timeline
+from gangline.projections.tables import attempts, checkpoints, jobs, nodes, placements, queues, timeline
 from gangline.schemas.errors import NotFound, UsageError
 
 ENDED = ("succeeded", "failed", "cancelled")
 """States that a job does not leave."""
+
+STATES = ("pending", "running", "stopping", *ENDED)
+"""What an admitted job can be in."""
 
 MAX_ROWS = 1_000
 """How many jobs a list shows unless it is asked for another number; the newest ones."""
@@ -104,12 +107,6 @@ def list_queues(connection: Connection) -> list[dict[str, Any]]:
     nothing = {"pending": 0, "running": 0, "gpu_milli_used": 0}
     paths = connection.execute(select(queues.c.path).order_by(queues.c.path)).scalars()
     return [{"queue": path, **counts.get(path, nothing)} for path in paths]
-
-
-def answers_to(connection: Connection, command_id: str) -> list[dict[str, Any]]:
-    """Return the answers to a command, by the index of its record."""
-    query = select(answers).where(answers.c.command_id == command_id).order_by(answers.c.control_index)
-    return [dict(row) for row in connection.execute(query).mappings()]
 
 
 def _decoded(row: Mapping[Any, Any], also: Sequence[str] = ()) -> dict[str, Any]:

@@ -23,7 +23,6 @@ class Attempt(Value, frozen=True, kw_only=True):
 
     bound: GangBound
     status: tuple[ShareStatus, ...]
-    bound_at_us: int
     stop: AttemptStopOrdered | None = None
     failure: str | None = None
     retryable: bool = True

@@ -19,7 +19,6 @@ def gang_bound(state: State, decision: GangBound) -> State:
     attempt = Attempt(
         bound=decision,
         status=(ShareStatus(),) * len(decision.shares),
-        bound_at_us=state.now_us,
     )
     job = replace(
         job, attempts=decision.attempt, attempt=attempt, recovering=False, committed_step=-1, progressed=False
