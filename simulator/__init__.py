@@ -1,0 +1,1 @@
+"""The real core in virtual time: traces, virtual nodes, faults and what came of them."""
