@@ -17,9 +17,9 @@ Kind = Literal["set", "map"]
 
 ALLOWED_IMPORTS = frozenset(
     (
-        "__future__ abc base64 binascii bisect collections collections.abc dataclasses enum functools hashlib heapq "
-        "immutables itertools msgspec msgspec.msgpack msgspec.structs numpy operator re string struct textwrap types "
-        "typing typing_extensions zlib"
+        "__future__ abc base64 binascii bisect collections collections.abc dataclasses enum fractions functools "
+        "hashlib heapq immutables itertools msgspec msgspec.msgpack msgspec.structs numpy numpy.typing operator re "
+        "string struct textwrap types typing typing_extensions zlib"
     ).split()
 )
 """Everything else reads a clock, the environment, the machine, or is not needed by a pure function."""

@@ -1,0 +1,108 @@
+"""The nodes as arrays of integers, one row a node in natural order of their ids: what every search for room reads.
+
+It follows from the state's nodes and is no part of it. Its owner keeps it up to date, node by node.
+"""
+
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gangline.scheduler.order import natural
+from gangline.scheduler.state import Node
+
+WHOLE_MILLI = 1000
+
+Ints = NDArray[np.int64]
+Milli = NDArray[np.int32]
+Flags = NDArray[np.bool_]
+
+
+class Fleet:
+    """The nodes' free shares, CPU and memory, and where they are.
+
+    The arrays are for reading; rows change through the methods only, which keep those that follow from others right.
+    A column of `free` is a place in the node's `gpus`, which need not be the device's index.
+    """
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        """Take the nodes, which are in natural order of their ids."""
+        self.size = len(nodes)
+        self.node_ids = tuple(node.node_id for node in nodes)
+        self.row = {node_id: row for row, node_id in enumerate(self.node_ids)}
+        self.types = tuple(sorted({node.gpu_type for node in nodes}))
+        self.pods = tuple(sorted({node.pod for node in nodes}, key=natural))
+        self.widest = max((len(node.gpus) for node in nodes), default=0)
+        """The most devices of a node, and so the columns of `free`."""
+        self.free: Milli = np.zeros((self.size, self.widest), np.int32)
+        """Free thousandths of each device; 0 where a node has fewer."""
+        self.devices: Ints = np.zeros(self.size, np.int64)
+        self.whole_free: Ints = np.zeros(self.size, np.int64)
+        self.cpu_free: Ints = np.zeros(self.size, np.int64)
+        """Thousandths of a CPU; below 0 where a node came back with less than what runs there."""
+        self.memory_free: Ints = np.zeros(self.size, np.int64)
+        """Bytes, below 0 likewise."""
+        self.type_index: Ints = np.zeros(self.size, np.int64)
+        """Into `types`."""
+        self.pod_index: Ints = np.zeros(self.size, np.int64)
+        """Into `pods`."""
+        self.blocked: Flags = np.zeros(self.size, np.bool_)
+        """Whether nothing may start there."""
+        self.worth_of_free: Ints = np.arange(WHOLE_MILLI + 1, dtype=np.int64)
+        """What a device with so many thousandths free is worth, in thousandths of a free one."""
+        self.gpu_worth: Ints = np.zeros(self.size, np.int64)
+        """The sum of that over a node's devices."""
+        types = {name: place for place, name in enumerate(self.types)}
+        pods = {name: place for place, name in enumerate(self.pods)}
+        for row, node in enumerate(nodes):
+            self.type_index[row] = types[node.gpu_type]
+            self.pod_index[row] = pods[node.pod]
+            self.set_node(row, node)
+
+    def set_node(self, row: int, node: Node) -> None:
+        """Take over what a node has free. One of another type or pod, or with more devices, needs a new fleet."""
+        self.free[row] = 0
+        self.free[row, : len(node.free_milli)] = node.free_milli
+        self.devices[row] = len(node.gpus)
+        self.cpu_free[row] = node.cpu_free_milli
+        self.memory_free[row] = node.memory_free_bytes
+        self._follow(row)
+
+    def take(self, row: int, columns: Sequence[int], milli: int, cpu_milli: int, memory_bytes: int) -> None:
+        """Take so many thousandths of each of these devices, and CPU and memory in all; negative ones give back."""
+        for column in columns:
+            self.free[row, column] -= milli
+        self.cpu_free[row] -= cpu_milli
+        self.memory_free[row] -= memory_bytes
+        self._follow(row)
+
+    def set_blocked(self, row: int, *, blocked: bool) -> None:
+        """Let nothing start on a node, or let it again."""
+        self.blocked[row] = blocked
+
+    def set_worth(self, worth_of_free: Sequence[int]) -> None:
+        """Take over what a device is worth, by its free share in steps of a hundredth (101 values)."""
+        self.worth_of_free = np.repeat(np.array(worth_of_free, np.int64), WHOLE_MILLI // 100)[: WHOLE_MILLI + 1]
+        self.gpu_worth = self.worth_of_free[self.free].sum(axis=1)
+
+    def types_mask(self, gpu_types: Sequence[str]) -> Flags | None:
+        """Return which nodes have one of these types, or None for all if none is named."""
+        if not gpu_types:
+            return None
+        wanted = np.array([name in gpu_types for name in self.types], np.bool_)
+        return wanted[self.type_index]
+
+    def copy(self) -> Self:
+        """Return another fleet with the same rows, to try on it what may be dropped."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        for name in ("free", "devices", "whole_free", "cpu_free", "memory_free", "blocked", "gpu_worth"):
+            setattr(other, name, getattr(self, name).copy())
+        return other
+
+    def _follow(self, row: int) -> None:
+        """Bring up to date what follows from the free shares of a node."""
+        free = self.free[row]
+        self.whole_free[row] = np.count_nonzero(free == WHOLE_MILLI)
+        self.gpu_worth[row] = self.worth_of_free[free].sum()
