@@ -1,0 +1,103 @@
+"""Reads the tasks and the nodes of an Alibaba GPU cluster (openb: alibaba/clusterdata, cluster-trace-gpu-v2023).
+
+The traces are CC BY 4.0: whoever shows a result of them names the source. FGD (USENIX ATC'23) describes them.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from gangline.simulator.csv_rows import BadTrace, Row, rows
+
+TASK_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec")
+NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+MIB = 1 << 20
+WHOLE_MILLI = 1000
+MAX_GPUS = 1_024
+"""Of one node, and so of a task, which takes one node."""
+MAX_CPU_MILLI = 10_000_000
+MAX_MEMORY_MIB = 1 << 30
+MAX_TIME_S = 1 << 40
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A task on one node: CPU and memory in all, and `gpu_milli` thousandths of each of `gpus` devices."""
+
+    name: str
+    cpu_milli: int
+    memory_bytes: int
+    gpus: int
+    gpu_milli: int
+    gpu_types: tuple[str, ...]
+    """Sorted; empty for any."""
+    created_s: int | None = None
+    deleted_s: int | None = None
+
+    @property
+    def milli(self) -> int:
+        """The thousandths of GPUs that it asks for in all."""
+        return self.gpus * self.gpu_milli
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A node as the trace has it."""
+
+    name: str
+    cpu_milli: int
+    memory_bytes: int
+    gpus: int
+    gpu_type: str
+
+
+def tasks(path: Path) -> Iterator[Task]:
+    """Yield the tasks of a pod list, in its order. Raises NotFound, BadTrace."""
+    for row in rows(path, TASK_COLUMNS):
+        yield _task(row)
+
+
+def machines(path: Path) -> Iterator[Machine]:
+    """Yield the nodes of a node list, in its order. Raises NotFound, BadTrace; names appear once."""
+    seen: set[str] = set()
+    for row in rows(path, NODE_COLUMNS):
+        name = row.name("sn")
+        if name in seen:
+            raise row.bad("sn", "a node before it has that name")
+        seen.add(name)
+        gpus = row.integer("gpu", 0, MAX_GPUS)
+        yield Machine(
+            name=name,
+            cpu_milli=row.integer("cpu_milli", 0, MAX_CPU_MILLI),
+            memory_bytes=row.integer("memory_mib", 0, MAX_MEMORY_MIB) * MIB,
+            gpus=gpus,
+            gpu_type=row.name("model") if gpus else row.text("model"),
+        )
+
+
+def _task(row: Row) -> Task:
+    gpus = row.integer("num_gpu", 0, MAX_GPUS)
+    # Lists write 0 or nothing as the share of a task without GPUs.
+    milli = row.integer("gpu_milli", 1, WHOLE_MILLI) if gpus else 0
+    if gpus > 1 and milli != WHOLE_MILLI:
+        raise row.bad("gpu_milli", f"a task of {gpus} GPUs takes whole ones, {WHOLE_MILLI} of each")
+    types = sorted({name.strip() for name in row.text("gpu_spec").split("|")} - {""})
+    created_s, deleted_s = _time_s(row, "creation_time"), _time_s(row, "deletion_time")
+    if created_s is not None and deleted_s is not None and deleted_s < created_s:
+        raise row.bad("deletion_time", f"it was created at {created_s}")
+    return Task(
+        name=row.name("name"),
+        cpu_milli=row.integer("cpu_milli", 0, MAX_CPU_MILLI),
+        memory_bytes=row.integer("memory_mib", 0, MAX_MEMORY_MIB) * MIB,
+        gpus=gpus,
+        gpu_milli=milli,
+        gpu_types=tuple(types) if gpus else (),
+        created_s=created_s,
+        deleted_s=deleted_s,
+    )
+
+
+def _time_s(row: Row, column: str) -> int | None:
+    return row.integer(column, 0, MAX_TIME_S) if row.has(column) else None
+
+
+__all__ = ["BadTrace", "Machine", "Task", "machines", "tasks"]
