@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gangline.events.decisions import RoundDecided
 from gangline.events.ids import derived
-from gangline.events.types import Meta
+from gangline.events.types import Decision, Meta
 from gangline.scheduler.evolve import finish_round
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules import answers, attempts, checkpoints, deadlines, placement, quarantine
@@ -31,6 +31,8 @@ class Decided(NamedTuple):
 
     record: RoundDecided | None
     state: State
+    decisions: tuple[Decision, ...] = ()
+    """What the record encodes, for those who act on it in this process."""
 
 
 def decide(state: State, term: int) -> Decided:
@@ -60,7 +62,7 @@ def decide(state: State, term: int) -> Decided:
         more=round_.full,
         decisions=tuple(round_.encoded),
     )
-    return Decided(record, after)
+    return Decided(record, after, tuple(round_.decisions))
 
 
 def round_is_due(state: State) -> bool:

@@ -20,6 +20,7 @@ class Round:
         self.state = state
         self.policy: Policy | None = state.policy
         self.encoded: list[bytes] = []
+        self.decisions: list[Decision] = []
         self.full = False
         self._size_bytes = 0
         self._fleet: list[Node] | None = None
@@ -50,6 +51,7 @@ class Round:
             self.full = True
             return False
         self.encoded += encoded
+        self.decisions += group
         self._size_bytes += size_bytes
         for decision in group:
             self.state = apply_decision(self.state, decision)

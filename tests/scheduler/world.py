@@ -101,7 +101,7 @@ class World:
         self.decided = []
         if not round_is_due(self.state):
             return []
-        record, after = decide.decide(self.state, self.term)
+        record, after, decisions = decide.decide(self.state, self.term)
         if record is None:
             assert after is self.state, "a tick without a round left a trace"
             return []
@@ -109,6 +109,7 @@ class World:
         read = codec.decode(value)
         assert isinstance(read, RoundDecided)
         self.decided = [codec.decode(inner) for inner in read.decisions]  # type: ignore[misc] # they are decisions
+        assert tuple(self.decided) == decisions, "the round's record says something else than what was decided"
         folded = evolve.evolve_round(self.state, read, self.decided)
         assert folded == after, "folding the round gives another state than deciding it"
         self.state = folded
