@@ -18,7 +18,7 @@ BENEATH = (
 )
 """What the core imports from below; of `events.log` and `schemas.errors` it only takes names of errors."""
 
-LIBRARIES = ("fastavro", "immutables", "msgspec")
+LIBRARIES = ("fastavro", "immutables", "msgspec", "numpy")
 
 
 def code_digest() -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LIBRARIES = ("fastavro", "immutables", "msgspec")
+LIBRARIES = ("fastavro", "immutables", "msgspec", "numpy")
 """What the core runs on; the bytes of a term are those of one set of versions."""
 
 INSTALL_TIMEOUT_S = 60
