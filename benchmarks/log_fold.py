@@ -12,7 +12,8 @@ from benchmarks.records import MADE_AT_US, command_id, meta, node_registered, re
 from gangline.events import codec
 from gangline.events.control import ActivatePolicy, ClockTicked, LogCreated, TickerTookOver
 from gangline.events.decisions import GangBound, JobAdmitted, PolicyActivated
-from gangline.events.types import Decision, Event, JobSpec, Meta, Policy, Share
+from gangline.events.policy import Policy
+from gangline.events.types import Decision, Event, JobSpec, Meta, Share
 from gangline.scheduler.evolve import apply_decision, evolve, finish_round
 from gangline.scheduler.state import State
 

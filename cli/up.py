@@ -112,7 +112,7 @@ def _give_policy(log: "Log") -> None:
     from gangline.events import codec
     from gangline.events.control import ActivatePolicy
     from gangline.events.log import CONTROL, Entry
-    from gangline.events.types import Policy
+    from gangline.events.policy import Policy
 
     reader = log.reader(CONTROL)
     name = codec.encode(ActivatePolicy(meta=new_meta(), policy=Policy()))

@@ -1,6 +1,18 @@
 """Records of `decisions` (terms and rounds), the decisions inside a round, and the snapshot that agents start from."""
 
-from gangline.events.types import CheckpointRef, Code, Decision, Event, Int32, Outcome, Share, StopReason, Value
+from gangline.events.types import (
+    CheckpointRef,
+    Code,
+    Decision,
+    Event,
+    Int32,
+    Outcome,
+    PreemptionReason,
+    RoleLaunch,
+    Share,
+    StopReason,
+    Value,
+)
 
 
 class TermOpened(Event, frozen=True, kw_only=True):
@@ -63,6 +75,10 @@ class PolicyRefused(Answer, frozen=True, kw_only=True):
     message: str
 
 
+class CommandAccepted(Answer, frozen=True, kw_only=True):
+    """What an operator's or user's command asks for holds from here on."""
+
+
 class CommandRefused(Answer, frozen=True, kw_only=True):
     """What was asked cannot be done."""
 
@@ -95,6 +111,10 @@ class GangBound(Decision, frozen=True, kw_only=True):
     grace_us: int
     code: Code | None
     checkpoints: str | None
+    roles: tuple[RoleLaunch, ...] = ()
+    array_index: Int32 | None = None
+    idle_timeout_us: int | None = None
+    """For an interactive job."""
 
 
 class AttemptStopOrdered(Decision, frozen=True, kw_only=True):
@@ -104,6 +124,90 @@ class AttemptStopOrdered(Decision, frozen=True, kw_only=True):
     attempt: Int32
     reason: StopReason
     grace_us: int
+
+
+class PreemptionOrdered(Decision, frozen=True, kw_only=True):
+    """Its ranks get SIGTERM, save and exit, and SIGKILL after the grace; then the job is requeued."""
+
+    job_id: str
+    attempt: Int32
+    reason: PreemptionReason
+    claimant: str | None
+    """The job for which it gives way, if it is one."""
+    grace_us: int
+
+
+class AttemptPreempted(Decision, frozen=True, kw_only=True):
+    """No process of the attempt is left, and that is no failure of its job."""
+
+    job_id: str
+    attempt: Int32
+    reason: PreemptionReason
+    cause: str
+
+
+class RoomHeld(Decision, frozen=True, kw_only=True):
+    """A claimant will be bound to just these shares, as soon as they are free; nobody else is."""
+
+    job_id: str
+    shares: tuple[Share, ...]
+    reason: PreemptionReason
+    until_us: int | None
+    """Core time at which the hold lapses; null while victims have yet to go."""
+
+
+class RoomReleased(Decision, frozen=True, kw_only=True):
+    """The hold is over without a binding to it."""
+
+    job_id: str
+    cause: str
+
+
+class NodesReserved(Decision, frozen=True, kw_only=True):
+    """A gang waits for these nodes; others start there only if they end before."""
+
+    job_id: str
+    node_ids: tuple[str, ...]
+    since_us: int
+    """When its first reservation was made."""
+    free_at_us: int
+    """When they are expected to be free."""
+
+
+class ReservationDropped(Decision, frozen=True, kw_only=True):
+    """The gang has no nodes reserved any more."""
+
+    job_id: str
+    cause: str
+
+
+class NodeQuarantined(Decision, frozen=True, kw_only=True):
+    """Nothing new starts on this node until then, or until an operator says so (null)."""
+
+    node_id: str
+    until_us: int | None
+    reason: str
+
+
+class NodeReleased(Decision, frozen=True, kw_only=True):
+    """The node's quarantine is over."""
+
+    node_id: str
+
+
+class NodeCheckOrdered(Decision, frozen=True, kw_only=True):
+    """The node's agent examines it and reports NodeChecked."""
+
+    node_id: str
+    check_index: int
+
+
+class RuntimeWarned(Decision, frozen=True, kw_only=True):
+    """The attempt will be stopped at that core time, its max_runtime being over."""
+
+    job_id: str
+    attempt: Int32
+    ends_at_us: int
 
 
 class AttemptEnded(Decision, frozen=True, kw_only=True):
@@ -181,11 +285,22 @@ DECISIONS: tuple[type[Decision], ...] = (
     CancelAccepted,
     PolicyActivated,
     PolicyRefused,
+    CommandAccepted,
     CommandRefused,
     CommandExpired,
     AnswerRepeated,
     GangBound,
     AttemptStopOrdered,
+    PreemptionOrdered,
+    AttemptPreempted,
+    RoomHeld,
+    RoomReleased,
+    NodesReserved,
+    ReservationDropped,
+    NodeQuarantined,
+    NodeReleased,
+    NodeCheckOrdered,
+    RuntimeWarned,
     AttemptEnded,
     JobRequeued,
     JobEnded,

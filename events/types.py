@@ -7,8 +7,29 @@ import msgspec
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 """An Avro int. fastavro reads a longer one without complaint, and then cannot write it again."""
 
-StopReason = Literal["rank_failed", "cancelled", "max_runtime"]
+StopReason = Literal["rank_failed", "cancelled", "max_runtime", "idle", "node_lost"]
 Outcome = Literal["failed", "succeeded", "cancelled"]
+Topology = Literal["none", "node", "pod"]
+"""Within what a gang stays: anything, one node, one pod."""
+PreemptionReason = Literal[
+    "reclaim",
+    "priority",
+    "service",
+    "recovery",
+    "first_start",
+    "fill",
+    "batch",
+    "move",
+    "grow",
+    "shrink",
+    "drain",
+    "straggler",
+    "held",
+    "retried",
+]
+
+SECOND_US = 1_000_000
+HOUR_US = 3600 * SECOND_US
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -45,8 +66,29 @@ class Code(Value, frozen=True, kw_only=True):
     dirty: bool
 
 
+class Role(Value, frozen=True, kw_only=True):
+    """Further ranks of a gang beside its GPUs' own, such as actors that need CPUs only."""
+
+    name: str
+    ranks: Int32
+    gpu_milli: Int32 = 0
+    """Of one GPU, a rank; 0 for none."""
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    command: tuple[str, ...] = ()
+    """Empty for the job's own."""
+
+
+class Elastic(Value, frozen=True, kw_only=True):
+    """Between which sizes a gang may be run, in steps of `step_gpus`; `gpus` is what it asks first."""
+
+    min_gpus: Int32
+    max_gpus: Int32
+    step_gpus: Int32 = 1
+
+
 class JobSpec(Value, frozen=True, kw_only=True):
-    """What a job asks for. `cpu_milli` and `memory_bytes` are per rank; every GPU has one rank."""
+    """What a job asks for. `cpu_milli` and `memory_bytes` are per rank; every GPU has one rank, no GPU one in all."""
 
     name: str
     queue: str
@@ -64,25 +106,29 @@ class JobSpec(Value, frozen=True, kw_only=True):
     grace_us: int | None = None
     code: Code | None = None
     checkpoints: str | None = None
-
-
-class Queue(Value, frozen=True, kw_only=True):
-    """A node of the quota tree, `path` being org/team/project."""
-
-    path: str
-
-
-class Policy(Value, frozen=True, kw_only=True):
-    """Every number that the scheduler decides by. The defaults are those of a new log."""
-
-    queues: tuple[Queue, ...] = (Queue(path="default"),)
-    retries: Int32 = 3
-    grace_us: int = 30_000_000
-    answers_kept_us: int = 7 * 24 * 3600 * 1_000_000
-    ahead_limit_us: int = 3600 * 1_000_000
-    port_first: Int32 = 20_000
-    port_count: Int32 = 10_000
-    checkpoints_kept: Int32 = 3
+    preemptible: bool = True
+    """Whether it may be stopped and requeued for others; only such a job may borrow."""
+    topology_required: Topology = "none"
+    topology_preferred: Topology = "none"
+    elastic: Elastic | None = None
+    interactive: bool = False
+    """Ends when idle for `idle_timeout_us`."""
+    idle_timeout_us: int | None = None
+    """Null takes the policy's."""
+    roles: tuple[Role, ...] = ()
+    """Started with the GPUs' ranks, all together or not at all; their ranks come behind."""
+    array: Int32 | None = None
+    """So many tasks of this spec, told apart by GANGLINE_ARRAY_INDEX from 0 on."""
+    array_parallel: Int32 | None = None
+    """Tasks that may run at a time; null for all."""
+    after: tuple[str, ...] = ()
+    """Jobs that have to succeed first."""
+    data_bytes: int = 0
+    """What it will write; held back while storage is under pressure, if it is much."""
+    held: bool = False
+    """Not to be started before it is released."""
+    notify: tuple[str, ...] = ()
+    """URLs that are told when it starts, is preempted, fails or ends."""
 
 
 class Gpu(Value, frozen=True, kw_only=True):
@@ -108,8 +154,24 @@ class CheckpointRef(Value, frozen=True, kw_only=True):
     manifest_sha256: str
 
 
+class Evidence(Value, frozen=True, kw_only=True):
+    """What a fact about a node rests on: a place on `heartbeats`, and the last beats before it, for people."""
+
+    topic: str
+    partition: Int32
+    offset: int
+    summary: str
+
+
+class RoleLaunch(Value, frozen=True, kw_only=True):
+    """What the ranks of a role run."""
+
+    name: str
+    command: tuple[str, ...]
+
+
 class Share(Value, frozen=True, kw_only=True):
-    """One node's part of a placement; its ranks are `first_rank` and as many as it has GPUs from there."""
+    """One node's part of a placement; its ranks are `first_rank` and those behind it."""
 
     node_id: str
     address: str
@@ -118,8 +180,13 @@ class Share(Value, frozen=True, kw_only=True):
     cpu_milli: int
     memory_bytes: int
     first_rank: Int32
+    role: str = ""
+    """Empty for the job's own ranks. Shares of several roles may lie on one node."""
+    rank_count: Int32 | None = None
+    """Null for one rank a GPU."""
 
     @property
     def ranks(self) -> range:
         """The global ranks that run here."""
-        return range(self.first_rank, self.first_rank + len(self.gpus))
+        count = len(self.gpus) if self.rank_count is None else self.rank_count
+        return range(self.first_rank, self.first_rank + count)

@@ -8,7 +8,8 @@ from sqlalchemy import and_, select
 from sqlalchemy.sql import ColumnElement
 
 from gangline.events import decisions as decided
-from gangline.events.types import Decision, Policy
+from gangline.events.policy import Policy
+from gangline.events.types import Decision
 from gangline.projections.rows import Rows, checkpoint_is, json
 from gangline.projections.tables import answers, attempts, checkpoints, jobs, placements, policies, queues
 

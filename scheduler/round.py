@@ -1,7 +1,8 @@
 """A round while it is being decided: emits decisions, applies each at once, and keeps to the size of a record."""
 
 from gangline.events.codec import encode
-from gangline.events.types import Decision, JobSpec, Policy
+from gangline.events.policy import Policy
+from gangline.events.types import Decision, JobSpec
 from gangline.scheduler.evolve import apply_decision
 from gangline.scheduler.placement import Shape, emptied, place, shape_of
 from gangline.scheduler.state import Node, State

@@ -7,7 +7,8 @@ from immutables import Map
 
 from gangline.events.control import CheckpointUploaded
 from gangline.events.decisions import AttemptStopOrdered, GangBound
-from gangline.events.types import CheckpointRef, Event, JobSpec, Outcome, Policy, Value
+from gangline.events.policy import Policy
+from gangline.events.types import CheckpointRef, Event, JobSpec, Outcome, Value
 
 
 class ShareStatus(Value, frozen=True, kw_only=True):

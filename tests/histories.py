@@ -14,7 +14,8 @@ from gangline.events.control import (
 )
 from gangline.events.decisions import GangBound, JobAdmitted, JobEnded, PolicyActivated, RoundDecided, TermOpened
 from gangline.events.log import CONTROL, DECISIONS, Entry, Log
-from gangline.events.types import Decision, Event, Gpu, JobSpec, Meta, Outcome, Policy, RankExit, Share
+from gangline.events.policy import Policy
+from gangline.events.types import Decision, Event, Gpu, JobSpec, Meta, Outcome, RankExit, Share
 
 GIB = 1 << 30
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gangline.events.types import JobSpec, Policy
+from gangline.events.policy import Policy
+from gangline.events.types import JobSpec
 from gangline.scheduler.round import Round
 
 MAX_NAME_CHARACTERS = 128

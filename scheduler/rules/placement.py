@@ -2,7 +2,7 @@
 
 from gangline.events.decisions import GangBound
 from gangline.events.ids import derived
-from gangline.events.types import Policy
+from gangline.events.policy import Policy
 from gangline.scheduler.order import place_in_order
 from gangline.scheduler.placement import Shape, place, shape_of
 from gangline.scheduler.round import Round

@@ -168,7 +168,7 @@ def described(schema: Any, named: dict[str, Any]) -> Any:  # noqa: ANN401 - any 
     elif kind == "map":
         return ["map", described(schema["values"], named)]
     elif kind == "enum":
-        return ["enum", set(schema["symbols"])]
+        found = ["enum", set(schema["symbols"])]
     else:
         assert kind == "fixed"
         found = bytes

@@ -21,7 +21,8 @@ from gangline.events.decisions import (
     PolicyActivated,
 )
 from gangline.events.log import Log
-from gangline.events.types import CheckpointRef, Policy, Queue
+from gangline.events.policy import Policy, Queue
+from gangline.events.types import CheckpointRef
 from tests.histories import Script, gang_bound
 
 

@@ -20,7 +20,8 @@ from gangline.events.decisions import AttemptStopOrdered, GangBound
 from gangline.events.history import HistoryReader
 from gangline.events.log import CONTROL, DECISIONS, START, Address, Entry, Log, Position, Reader, Record
 from gangline.events.memory import MemoryLog
-from gangline.events.types import CheckpointRef, Decision, Event, Gpu, JobSpec, Meta, Policy, RankExit
+from gangline.events.policy import Policy
+from gangline.events.types import CheckpointRef, Decision, Event, Gpu, JobSpec, Meta, RankExit
 from gangline.scheduler.loop import Loop
 from gangline.scheduler.snapshot_store import SnapshotStore
 

@@ -7,7 +7,8 @@ from immutables import Map
 from msgspec.structs import replace
 
 from gangline.events.control import Heartbeat, TickerTookOver
-from gangline.events.types import JobSpec, Policy, Queue
+from gangline.events.policy import Policy, Queue
+from gangline.events.types import JobSpec
 from gangline.scheduler.state import Attempt, Job, State
 from tests.scheduler.world import SECOND_US, World
 

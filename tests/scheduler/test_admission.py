@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gangline.events.decisions import JobAdmitted, JobRejected, PolicyActivated, PolicyRefused
-from gangline.events.types import Policy, Queue
+from gangline.events.policy import Policy, Queue
 from gangline.scheduler.rules.admission import MAX_SHOWN_CHARACTERS
 from tests.scheduler.world import GIB, World, the
 

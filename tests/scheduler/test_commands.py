@@ -12,7 +12,7 @@ from gangline.events.decisions import (
     JobAdmitted,
     JobRejected,
 )
-from gangline.events.types import Policy
+from gangline.events.policy import Policy
 from gangline.scheduler.canonical import to_bytes
 from gangline.scheduler.decide import next_due_us
 from gangline.scheduler.reducers.clock import MAX_FORGOTTEN_PER_TICK

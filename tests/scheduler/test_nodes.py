@@ -1,6 +1,6 @@
 """Nodes: what they register, what stays held when they register again, and the ports of rendezvous."""
 
-from gangline.events.types import Policy
+from gangline.events.policy import Policy
 from tests.scheduler.world import World
 
 

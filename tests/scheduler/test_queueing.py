@@ -11,7 +11,7 @@ from gangline.events.decisions import (
     JobEnded,
     JobRequeued,
 )
-from gangline.events.types import Policy
+from gangline.events.policy import Policy
 from tests.scheduler.world import SECOND_US, World, all_of, the
 
 

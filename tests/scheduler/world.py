@@ -18,7 +18,8 @@ from gangline.events.control import (
     TickerTookOver,
 )
 from gangline.events.decisions import RoundDecided
-from gangline.events.types import CheckpointRef, Decision, Event, Gpu, JobSpec, Meta, Policy, RankExit
+from gangline.events.policy import Policy
+from gangline.events.types import CheckpointRef, Decision, Event, Gpu, JobSpec, Meta, RankExit
 from gangline.scheduler import decide, evolve
 from gangline.scheduler.canonical import to_bytes
 from gangline.scheduler.decide import next_due_us, round_is_due
