@@ -9,5 +9,5 @@ from types import MappingProxyType
 
 __all__ = ["BENCHMARKS"]
 
-BENCHMARKS = MappingProxyType({"launch": "benchmarks.launch", "log": "benchmarks.log"})
+BENCHMARKS = MappingProxyType({"launch": "benchmarks.launch", "log": "benchmarks.log", "packing": "benchmarks.packing"})
 """Every benchmark's name, and the module that measures it."""

@@ -13,6 +13,8 @@ from gangline.scheduler.order import natural
 from gangline.scheduler.state import Node
 
 WHOLE_MILLI = 1000
+MOST = 1 << 52
+"""More CPU or memory counts as this, so that a thousand times as much is still a number of 64 bits."""
 
 Ints = NDArray[np.int64]
 Milli = NDArray[np.int32]
@@ -65,8 +67,8 @@ class Fleet:
         self.free[row] = 0
         self.free[row, : len(node.free_milli)] = node.free_milli
         self.devices[row] = len(node.gpus)
-        self.cpu_free[row] = node.cpu_free_milli
-        self.memory_free[row] = node.memory_free_bytes
+        self.cpu_free[row] = max(-MOST, min(node.cpu_free_milli, MOST))
+        self.memory_free[row] = max(-MOST, min(node.memory_free_bytes, MOST))
         self._follow(row)
 
     def take(self, row: int, columns: Sequence[int], milli: int, cpu_milli: int, memory_bytes: int) -> None:
@@ -92,6 +94,12 @@ class Fleet:
             return None
         wanted = np.array([name in gpu_types for name in self.types], np.bool_)
         return wanted[self.type_index]
+
+    def free_by_type(self) -> list[tuple[str, int]]:
+        """Return the free thousandths of GPUs of each type."""
+        free = np.zeros(len(self.types), np.int64)
+        np.add.at(free, self.type_index, self.free.sum(axis=1, dtype=np.int64))
+        return list(zip(self.types, free.tolist(), strict=True))
 
     def copy(self) -> Self:
         """Return another fleet with the same rows, to try on it what may be dropped."""

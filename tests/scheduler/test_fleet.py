@@ -118,6 +118,12 @@ def test_nodes_are_told_by_type(types: tuple[str, ...], expected: list[bool] | N
     assert (None if mask is None else mask.tolist()) == expected
 
 
+def test_no_memory_is_too_large_to_reckon_with() -> None:
+    fleet = Fleet([node("n-1", 1000, cpu=1 << 62, memory=1 << 62), node("n-2", 1000, cpu=-(1 << 62))])
+    assert (fleet.cpu_free * 1000).tolist() == [1000 << 52, -(1000 << 52)]
+    assert fleet.memory_free[0] * 1000 == 1000 << 52
+
+
 def test_an_empty_fleet_is_a_fleet() -> None:
     fleet = Fleet([])
     fleet.set_worth(WORTH)
