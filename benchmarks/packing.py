@@ -10,7 +10,7 @@ from benchmarks.figures import Figure
 from benchmarks.options import TRACES, Option, seeds, trace_file
 from benchmarks.packing_references import BestFit, Fgd, Random
 from benchmarks.packing_world import KINDS, MARKS_PERCENT, Outcome, Rule, Trace, arrivals, fleet_of, read, run
-from gangline.events.types import Policy
+from gangline.events.policy import Policy
 from gangline.scheduler.fit import Ask, Choice, Fit
 from gangline.scheduler.fleet import Fleet
 from gangline.scheduler.worth import Seen, Worth, arrived, is_due, learn, learnt
@@ -32,8 +32,6 @@ PUBLISHED = {
 }
 """Of the paper's own runs on the default trace; ours stands beside FGD's."""
 PLACEMENT_GOAL_MS = 0.5
-EVERY = 256
-KEPT_PPM = 1_000_000
 KIND_NAMES = {"cpu": "CPU-only", "fraction": "fraction", "one": "one-GPU", "several": "several-GPU"}
 
 
@@ -57,9 +55,9 @@ class Default:
             memory_bytes=task.memory_bytes,
             gpu_types=task.gpu_types,
         )
-        if is_due(self._seen, EVERY):
+        if is_due(self._seen, self._policy.worth_refresh_arrivals):
             worth = learn(self._seen, self._fit.fleet.free_by_type())
-            self._seen = learnt(self._seen, worth, KEPT_PPM)
+            self._seen = learnt(self._seen, worth, self._policy.worth_kept_ppm)
             self._fit.learn(worth)
         ask = Ask(task.gpus, task.gpu_milli, task.cpu_milli, task.memory_bytes)
         choice = self._fit.choose(ask, self._fit.fleet.types_mask(task.gpu_types))
