@@ -1,7 +1,7 @@
 """Events of `control` and `heartbeats`: commands of people, facts of agents, ticks of the loop."""
 
 from gangline.events.policy import Policy, Queue
-from gangline.events.types import CheckpointRef, Event, Evidence, Gpu, Int32, JobSpec, RankExit
+from gangline.events.types import AttemptRef, Blame, CheckpointRef, Event, Evidence, Gpu, Int32, JobSpec, RankExit
 
 
 class LogCreated(Event, frozen=True, kw_only=True):
@@ -174,6 +174,10 @@ class NodeRegistered(Event, frozen=True, kw_only=True):
     gpus: tuple[Gpu, ...]
     cpu_milli: int
     memory_bytes: int
+    attempts: tuple[AttemptRef, ...] = ()
+    """Those of which something may still run there."""
+    attempts_listed: bool = False
+    """Whether `attempts` says all, so that nothing is left of any other; false for an agent that does not know."""
 
 
 class RanksStarted(Event, frozen=True, kw_only=True):
@@ -203,6 +207,7 @@ class LaunchFailed(Event, frozen=True, kw_only=True):
     node_id: str
     reason: str
     retryable: bool
+    blame: Blame = "neither"
 
 
 class CheckpointUploaded(Event, frozen=True, kw_only=True):

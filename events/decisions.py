@@ -208,6 +208,8 @@ class RuntimeWarned(Decision, frozen=True, kw_only=True):
     job_id: str
     attempt: Int32
     ends_at_us: int
+    left_us: int
+    """Until then, from the round on."""
 
 
 class AttemptEnded(Decision, frozen=True, kw_only=True):
@@ -226,6 +228,10 @@ class JobRequeued(Decision, frozen=True, kw_only=True):
     attempt: Int32
     failures_in_row: Int32
     cause: str
+    excused_in_row: Int32 = 0
+    """Failures in a row that were not the job's own: lost nodes, broken GPUs, launches that a node could not do."""
+    immediate_in_row: Int32 = 0
+    """The job's own failures in a row that came right after their start."""
 
 
 class JobEnded(Decision, frozen=True, kw_only=True):

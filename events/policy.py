@@ -148,6 +148,14 @@ class Policy(Value, frozen=True, kw_only=True):
     quarantine_window_us: int = 24 * HOUR_US
     quarantine_us: int = 24 * HOUR_US
     """After which a quarantined node is tried again."""
+    quarantined_max_ppm: Int32 = 100_000
+    """Part of the nodes, at least one, that may be quarantined at a time: more looks like one cause, not sick nodes."""
+    excused_retries: Int32 = 20
+    """Failures in a row that were not the job's own, after which it ends all the same."""
+    immediate_us: int = 60 * SECOND_US
+    """A failure so soon after the binding is an immediate one."""
+    immediate_max: Int32 = 5
+    """Immediate failures in a row that end a job, whatever its retries."""
     elastic_interval_us: int = 600 * SECOND_US
     """How often gangs are resized."""
     idle_timeout_us: int = HOUR_US
@@ -156,6 +164,8 @@ class Policy(Value, frozen=True, kw_only=True):
     """How long before its max_runtime a job is warned."""
     straggler_reports: Int32 = 3
     """Reports of a slow rank after which its node is replaced."""
+    straggler_replacements: Int32 = 2
+    """Nodes replaced for one job; if it is slow still, the job is."""
     data_heavy_bytes: int = 1 << 40
     """What a job writes from which it is held back under storage pressure."""
     array_max: Int32 = 10_000

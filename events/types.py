@@ -8,6 +8,8 @@ Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 """An Avro int. fastavro reads a longer one without complaint, and then cannot write it again."""
 
 StopReason = Literal["rank_failed", "cancelled", "max_runtime", "idle", "node_lost"]
+Blame = Literal["neither", "job", "node"]
+"""Whose fault a failed launch was; neither's where something else, such as a port in use, was in the way."""
 Outcome = Literal["failed", "succeeded", "cancelled"]
 Topology = Literal["none", "node", "pod"]
 """Within what a gang stays: anything, one node, one pod."""
@@ -144,6 +146,13 @@ class RankExit(Value, frozen=True, kw_only=True):
 
     rank: Int32
     exit_code: Int32
+
+
+class AttemptRef(Value, frozen=True, kw_only=True):
+    """Names an attempt of a job."""
+
+    job_id: str
+    attempt: Int32
 
 
 class CheckpointRef(Value, frozen=True, kw_only=True):

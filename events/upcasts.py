@@ -22,6 +22,9 @@ UPCASTS: Mapping[tuple[str, int], Upcast] = MappingProxyType(
         ("ActivatePolicy", 1): _added_with_defaults,
         ("GangBound", 1): _added_with_defaults,
         ("AttemptStopOrdered", 1): _added_with_defaults,
+        ("JobRequeued", 1): _added_with_defaults,
+        ("LaunchFailed", 1): _added_with_defaults,
+        ("NodeRegistered", 1): _added_with_defaults,
     }
 )
 
