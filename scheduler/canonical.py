@@ -12,11 +12,12 @@ import msgspec
 from immutables import Map
 
 from gangline.events.codec import Undecodable, decode, encode
+from gangline.events.decisions import NodesReserved, RoomHeld
 from gangline.events.types import Event, Outcome
 from gangline.scheduler.errors import Halted
-from gangline.scheduler.state import Answered, Job, Node, State
+from gangline.scheduler.state import Answered, Job, Node, State, Usage
 
-STATE_FORMAT = 1
+STATE_FORMAT = 2
 """Raised with every change of these bytes; `migrate` brings older ones to it."""
 
 _VALUE_TYPES: Mapping[str, Any] = MappingProxyType(
@@ -30,17 +31,22 @@ _VALUE_TYPES: Mapping[str, Any] = MappingProxyType(
         "pending": bool,
         "deadlines": int,
         "ended": Outcome,
+        "room": RoomHeld,
+        "reserved": NodesReserved,
+        "usage": Usage,
         "nodes": Node,
     }
 )
 """Every table, and what it holds; commands as their encoded events."""
+
+_SCALARS = tuple(name for name in State.__struct_fields__ if name not in _VALUE_TYPES and name != "changed")
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 
 
 def to_bytes(state: State) -> bytes:
     """Return the canonical bytes of a state."""
-    scalars = {name: getattr(state, name) for name in State.__struct_fields__ if name not in _VALUE_TYPES}
+    scalars = {name: getattr(state, name) for name in _SCALARS}
     tables = {
         name: [[key, _plain(value)] for key, value in sorted(getattr(state, name).items())]
         for name in sorted(_VALUE_TYPES)

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from gangline.events import control, decisions
 from gangline.events.types import Decision, Event
 from gangline.scheduler.errors import Halted, Inapplicable
-from gangline.scheduler.reducers import checkpoints, clock, commands, gangs, jobs, nodes
+from gangline.scheduler.journal import cut
+from gangline.scheduler.reducers import checkpoints, clock, commands, gangs, jobs, nodes, room
 from gangline.scheduler.state import State
 
 
@@ -54,6 +55,12 @@ _DECISIONS: Mapping[type, Callable[[State, Any], State]] = MappingProxyType(
         decisions.AnswerRepeated: commands.answered,
         decisions.GangBound: jobs.gang_bound,
         decisions.AttemptStopOrdered: jobs.attempt_stop_ordered,
+        decisions.PreemptionOrdered: jobs.preemption_ordered,
+        decisions.AttemptPreempted: jobs.attempt_preempted,
+        decisions.RoomHeld: room.room_held,
+        decisions.RoomReleased: room.room_released,
+        decisions.NodesReserved: room.nodes_reserved,
+        decisions.ReservationDropped: room.reservation_dropped,
         decisions.AttemptEnded: jobs.attempt_ended,
         decisions.JobRequeued: jobs.job_requeued,
         decisions.JobEnded: jobs.job_ended,
@@ -115,7 +122,7 @@ def evolve_round(state: State, record: decisions.RoundDecided, decided: Sequence
 def finish_round(state: State, *, more: bool) -> State:
     """Return the state between two rounds; what a full round left undone stays."""
     if more:
-        return replace(state, awaiting_round=False, more=True)
+        return replace(state, awaiting_round=False, more=True, changed=cut(state.tick_index))
     return replace(
         state,
         awaiting_round=False,
@@ -123,6 +130,7 @@ def finish_round(state: State, *, more: bool) -> State:
         touched=_EMPTY,
         placement_due=state.policy_is_new,
         policy_is_new=False,
+        changed=cut(state.tick_index),
     )
 
 

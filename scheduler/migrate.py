@@ -21,7 +21,26 @@ class Plain(NamedTuple):
     tables: dict[str, list[Any]]
 
 
-STEPS: Mapping[int, Callable[[Plain], Plain]] = MappingProxyType({})
+def _from_1(plain: Plain) -> Plain:
+    """Begin the accounts of time and of usage at the boundary: format 1 kept none."""
+    now_us = plain.scalars["now_us"]
+    milli: dict[str, int] = {}
+    for _, job in plain.tables["jobs"]:
+        job |= {"admitted_us": now_us, "pending_since_us": now_us}
+        attempt = job["attempt"]
+        if attempt is None:
+            continue
+        attempt |= {"bound_at_us": now_us, "committed_at_us": now_us}
+        queue = job["spec"]["queue"]
+        for share, status in zip(attempt["bound"]["shares"], attempt["status"], strict=True):
+            if not status["gone"]:
+                milli[queue] = milli.get(queue, 0) + len(share["gpus"]) * share["gpu_milli"]
+    usage = [[queue, {"occupied_milli": one, "since_us": now_us}] for queue, one in sorted(milli.items())]
+    tables = {**plain.tables, "usage": usage, "room": [], "reserved": []}
+    return Plain({**plain.scalars, "before_us": now_us}, tables)
+
+
+STEPS: Mapping[int, Callable[[Plain], Plain]] = MappingProxyType({1: _from_1})
 
 
 def migrate(state: bytes) -> bytes:

@@ -3,12 +3,15 @@
 Its size depends on what is live, not on history. Nothing here is read in a map's own order.
 """
 
+from typing import Any
+
 from immutables import Map
 
 from gangline.events.control import CheckpointUploaded
-from gangline.events.decisions import AttemptStopOrdered, GangBound
+from gangline.events.decisions import AttemptStopOrdered, GangBound, NodesReserved, PreemptionOrdered, RoomHeld
 from gangline.events.policy import Policy
 from gangline.events.types import CheckpointRef, Event, JobSpec, Outcome, Value
+from gangline.scheduler.worth import Seen
 
 
 class ShareStatus(Value, frozen=True, kw_only=True):
@@ -27,6 +30,16 @@ class Attempt(Value, frozen=True, kw_only=True):
     stop: AttemptStopOrdered | None = None
     failure: str | None = None
     retryable: bool = True
+    bound_at_us: int = 0
+    committed_at_us: int = 0
+    """Core time of its last committed checkpoint, else of its binding: what was done since then would be lost."""
+    preempted: PreemptionOrdered | None = None
+    """Its stop, if it gives way to others."""
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether its ranks were told to stop."""
+        return self.stop is not None or self.preempted is not None
 
 
 class Job(Value, frozen=True, kw_only=True):
@@ -49,6 +62,20 @@ class Job(Value, frozen=True, kw_only=True):
     uploads: tuple[CheckpointUploaded, ...] = ()
     """To be answered in the next round."""
     answer_forgotten: bool = False
+    admitted_us: int = 0
+    pending_since_us: int = 0
+    """Core time since which it waits, or waited for its live attempt."""
+    waited_us: int = 0
+    """Of the waits that are over."""
+    ran_us: int = 0
+    """Of the attempts that are over, from binding to the end of the last rank."""
+    preemptions: int = 0
+    moves: int = 0
+    """Those of its preemptions that moved it."""
+    evicted: PreemptionOrdered | None = None
+    """Its last preemption."""
+    held: bool = False
+    """By its user; it does not start."""
 
 
 class Node(Value, frozen=True, kw_only=True):
@@ -69,11 +96,36 @@ class Node(Value, frozen=True, kw_only=True):
     held: tuple[str, ...] = ()
     """Jobs with a share here that is not gone, sorted."""
     next_port: int = 0
+    cordoned: bool = False
+    draining: bool = False
+    lost: bool = False
+    quarantined: bool = False
+    quarantined_until_us: int | None = None
+    """Core time; None for until an operator says so."""
+    faults_us: tuple[int, ...] = ()
+    """Core times of its faults within the policy's window, ascending."""
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether nothing new may start here."""
+        return self.cordoned or self.draining or self.lost or self.quarantined
 
     @property
     def whole_free(self) -> int:
         """How many of its devices are wholly free."""
         return self.free_milli.count(1000)
+
+
+class Usage(Value, frozen=True, kw_only=True):
+    """What a queue has used: GPUs times time, which decays, and what it occupies now."""
+
+    decayed: int = 0
+    """Thousandths of GPUs times microseconds, decayed to the last step."""
+    undecayed: int = 0
+    """The same, of what was occupied since the last step and before `since_us`."""
+    occupied_milli: int = 0
+    since_us: int = 0
+    """Core time since which it occupies just this."""
 
 
 class Answered(Value, frozen=True, kw_only=True):
@@ -95,6 +147,8 @@ class State(Value, frozen=True, kw_only=True):
     ticked_at_us: int = 0
     now_us: int = 0
     tick_index: int = -1
+    before_us: int = 0
+    """Core time of the tick before the last one that counts."""
     tick_event_id: bytes = b""
     """Of the last tick that counts; a round is due if it lies at `control_index`."""
 
@@ -128,6 +182,16 @@ class State(Value, frozen=True, kw_only=True):
     deadlines_from_us: int | None = None
     """No deadline is earlier than this; None without any."""
     ended: Map[str, Outcome] = Map()
+    room: Map[str, RoomHeld] = Map()
+    """What is held for claimants, by job id."""
+    reserved: Map[str, NodesReserved] = Map()
+    """By job id."""
+    usage: Map[str, Usage] = Map()
+    """By queue; leaves only."""
+    seen: Seen = Seen()
+    """What jobs have asked for, and what holes are worth to the coming ones."""
     nodes: Map[str, Node] = Map()
     node_order: tuple[str, ...] = ()
     """All nodes in the natural order of their ids."""
+    changed: Any = None
+    """The links of what changed since the last round (see `journal`); no part of the canonical bytes."""

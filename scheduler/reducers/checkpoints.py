@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from gangline.events.control import CheckpointRejected, CheckpointUploaded
 from gangline.events.decisions import CheckpointCommitted, CheckpointRefused
 from gangline.scheduler.errors import Inapplicable
+from gangline.scheduler.journal import put_job
 from gangline.scheduler.state import Job, State
 
 MAX_URI_CHARACTERS = 2_000
@@ -22,8 +23,8 @@ def checkpoint_uploaded(state: State, event: CheckpointUploaded) -> State:
         return state
     if event.attempt == job.attempts and event.checkpoint.step <= job.committed_step:
         return state  # a repeat: an attempt's steps only grow
-    state = _put(state, replace(job, uploads=(*job.uploads, event)))
-    return replace(state, touched=state.touched.set(job.job_id, True))  # noqa: FBT003 - a map used as a set
+    job = replace(job, uploads=(*job.uploads, event))
+    return put_job(state, job, touched=state.touched.set(job.job_id, True))  # noqa: FBT003 - a map used as a set
 
 
 def checkpoint_rejected(state: State, event: CheckpointRejected) -> State:
@@ -31,7 +32,7 @@ def checkpoint_rejected(state: State, event: CheckpointRejected) -> State:
     job = state.jobs.get(event.job_id)
     if job is None or event.checkpoint not in job.checkpoints:
         return state
-    return _put(state, replace(job, checkpoints=tuple(c for c in job.checkpoints if c != event.checkpoint)))
+    return put_job(state, replace(job, checkpoints=tuple(c for c in job.checkpoints if c != event.checkpoint)))
 
 
 def checkpoint_committed(state: State, decision: CheckpointCommitted) -> State:
@@ -41,10 +42,14 @@ def checkpoint_committed(state: State, decision: CheckpointCommitted) -> State:
     step = decision.checkpoint.step
     # An attempt that ignores what it could resume from commits the same steps again: that is no progress.
     progressed = job.progressed or all(step > before.step for before in job.checkpoints)
-    return _put(
+    attempt = job.attempt
+    if attempt is not None and attempt.bound.attempt == decision.attempt:
+        attempt = replace(attempt, committed_at_us=state.now_us)
+    return put_job(
         state,
         replace(
             _answered(job, decision),
+            attempt=attempt,
             checkpoints=(decision.checkpoint, *job.checkpoints)[:kept],
             committed_step=step,
             progressed=progressed,
@@ -54,12 +59,8 @@ def checkpoint_committed(state: State, decision: CheckpointCommitted) -> State:
 
 def checkpoint_refused(state: State, decision: CheckpointRefused) -> State:
     """Drop the report."""
-    return _put(state, _answered(state.jobs[decision.job_id], decision))
+    return put_job(state, _answered(state.jobs[decision.job_id], decision))
 
 
 def _answered(job: Job, decision: CheckpointCommitted | CheckpointRefused) -> Job:
     return replace(job, uploads=tuple(u for u in job.uploads if u.checkpoint != decision.checkpoint))
-
-
-def _put(state: State, job: Job) -> State:
-    return replace(state, jobs=state.jobs.set(job.job_id, job))

@@ -4,7 +4,9 @@ from msgspec.structs import replace
 
 from gangline.events.control import ClockTicked, TickerTookOver
 from gangline.events.ids import made_at_us
+from gangline.scheduler.journal import put_job
 from gangline.scheduler.state import State
+from gangline.scheduler.usage import decayed
 
 MAX_STEP_US = 5_000_000
 """Core time advances by at most this a tick, so that an outage or a wrong clock cannot expire everything at once."""
@@ -26,8 +28,15 @@ def clock_ticked(state: State, event: ClockTicked) -> State:
     first = state.tick_index < 0
     now_us = at_us if first else state.now_us + min(max(at_us - state.ticked_at_us, 0), MAX_STEP_US)
     state = replace(
-        state, ticked_at_us=at_us, now_us=now_us, tick_index=state.control_index, tick_event_id=event.meta.event_id
+        state,
+        ticked_at_us=at_us,
+        now_us=now_us,
+        before_us=now_us if first else state.now_us,
+        tick_index=state.control_index,
+        tick_event_id=event.meta.event_id,
     )
+    if state.policy is not None:
+        state = decayed(state, state.policy)
     return _forget_answers(_look_at_deadlines(state))
 
 
@@ -69,4 +78,4 @@ def _forget_job(state: State, job_id: str | None) -> State:
     job = state.jobs.get(job_id)
     if job is None:
         return state
-    return replace(state, jobs=state.jobs.set(job_id, replace(job, answer_forgotten=True)))
+    return put_job(state, replace(job, answer_forgotten=True))

@@ -13,7 +13,9 @@ from gangline.events.decisions import (
 )
 from gangline.events.types import Event
 from gangline.scheduler.errors import Halted, Inapplicable
+from gangline.scheduler.journal import put_job, put_policy_changed
 from gangline.scheduler.state import Answered, Job, State
+from gangline.scheduler.worth import arrived
 
 
 def command_received(state: State, event: Event) -> State:
@@ -49,17 +51,35 @@ def answered(state: State, decision: Answer) -> State:
         answers_next=state.answers_next + 1,
     )
     if isinstance(decision, JobAdmitted) and isinstance(command, SubmitJob):
-        job = Job(job_id=decision.job_id, submitted=decision.control_index, spec=command.spec)
-        return replace(
+        spec = command.spec
+        job = Job(
+            job_id=decision.job_id,
+            submitted=decision.control_index,
+            spec=spec,
+            admitted_us=state.now_us,
+            pending_since_us=state.now_us,
+            held=spec.held,
+        )
+        ranks = max(spec.gpus, 1)
+        seen = arrived(
+            state.seen,
+            gpus=spec.gpus,
+            gpu_milli=spec.gpu_milli,
+            cpu_milli=spec.cpu_milli * ranks,
+            memory_bytes=spec.memory_bytes * ranks,
+            gpu_types=spec.gpu_types,
+        )
+        return put_job(
             state,
-            jobs=state.jobs.set(job.job_id, job),
+            job,
+            seen=seen,
             pending=state.pending.set(job.job_id, True),  # noqa: FBT003 - a map used as a set
             placement_due=True,
         )
     if isinstance(decision, CancelAccepted):
         job = replace(state.jobs[decision.job_id], cancelled=True)
         touched = state.touched.set(job.job_id, True)  # noqa: FBT003 - a map used as a set
-        return replace(state, jobs=state.jobs.set(job.job_id, job), touched=touched)
+        return put_job(state, job, touched=touched)
     if isinstance(decision, PolicyActivated) and isinstance(command, ActivatePolicy):
-        return replace(state, policy=command.policy, policy_is_new=True)
+        return put_policy_changed(replace(state, policy=command.policy, policy_is_new=True))
     return state

@@ -7,8 +7,10 @@ from msgspec.structs import replace
 from gangline.events.control import LaunchFailed, RanksExited, RanksStarted
 from gangline.events.types import Share
 from gangline.scheduler.errors import Inapplicable
+from gangline.scheduler.journal import put_job, put_node
 from gangline.scheduler.reducers.nodes import give_back
 from gangline.scheduler.state import Attempt, Job, ShareStatus, State
+from gangline.scheduler.usage import milli_of, occupied
 
 SIGNALS = MappingProxyType(
     {1: "SIGHUP", 2: "SIGINT", 6: "SIGABRT", 7: "SIGBUS", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
@@ -43,15 +45,15 @@ def ranks_exited(state: State, event: RanksExited) -> State:
             raise Inapplicable(f"rank {exit_.rank} does not run on node {event.node_id!r}")
         if not exited >> local & 1:
             exited |= 1 << local
-            if exit_.exit_code and failure is None and attempt.stop is None:
+            if exit_.exit_code and failure is None and not attempt.is_stopping:
                 failure = f"rank {exit_.rank} on node {event.node_id} {_ending(exit_.exit_code)}"
     gone = before.gone or event.gone
     all_exited = exited == (1 << len(share.gpus)) - 1
-    if gone and not all_exited and failure is None and attempt.stop is None:
+    if gone and not all_exited and failure is None and not attempt.is_stopping:
         failure = f"ranks on node {event.node_id} were lost"
     status = replace(before, exited=exited, gone=gone)
     state = _put(state, job, replace(attempt, failure=failure), index, status)
-    return _free(state, job.job_id, share) if gone and not before.gone else state
+    return _free(state, job, share) if gone and not before.gone else state
 
 
 def launch_failed(state: State, event: LaunchFailed) -> State:
@@ -66,7 +68,7 @@ def launch_failed(state: State, event: LaunchFailed) -> State:
         # Why no other attempt could do better says more than what was reported before it.
         failure = event.reason[:MAX_REASON_CHARACTERS] if final or attempt.failure is None else attempt.failure
         attempt = replace(attempt, failure=failure, retryable=not final and attempt.retryable)
-    return _free(_put(state, job, attempt, index, status), job.job_id, attempt.bound.shares[index])
+    return _free(_put(state, job, attempt, index, status), job, attempt.bound.shares[index])
 
 
 def _ending(exit_code: int) -> str:
@@ -87,15 +89,16 @@ def _find(state: State, event: RanksStarted | RanksExited | LaunchFailed) -> tup
 
 def _put(state: State, job: Job, attempt: Attempt, index: int, status: ShareStatus) -> State:
     statuses = (*attempt.status[:index], status, *attempt.status[index + 1 :])
-    return replace(
+    return put_job(
         state,
-        jobs=state.jobs.set(job.job_id, replace(job, attempt=replace(attempt, status=statuses))),
+        replace(job, attempt=replace(attempt, status=statuses)),
         touched=state.touched.set(job.job_id, True),  # noqa: FBT003 - a map used as a set
     )
 
 
-def _free(state: State, job_id: str, share: Share) -> State:
+def _free(state: State, job: Job, share: Share) -> State:
+    state = occupied(state, job.spec.queue, -milli_of(share))
     node = state.nodes.get(share.node_id)
     if node is None:
         return state
-    return replace(state, nodes=state.nodes.set(node.node_id, give_back(node, share, job_id)), placement_due=True)
+    return put_node(state, give_back(node, share, job.job_id), placement_due=True)

@@ -2,33 +2,49 @@
 
 from msgspec.structs import replace
 
-from gangline.events.decisions import AttemptEnded, AttemptStopOrdered, GangBound, JobEnded, JobRequeued
+from gangline.events.decisions import (
+    AttemptEnded,
+    AttemptPreempted,
+    AttemptStopOrdered,
+    GangBound,
+    JobEnded,
+    JobRequeued,
+    PreemptionOrdered,
+)
+from gangline.scheduler.journal import drop_job, drop_reserved, drop_room, put_job, put_node
 from gangline.scheduler.reducers.nodes import take
-from gangline.scheduler.state import Attempt, ShareStatus, State
+from gangline.scheduler.state import Attempt, Job, ShareStatus, State
+from gangline.scheduler.usage import milli_of, occupied
 
 
 def gang_bound(state: State, decision: GangBound) -> State:
     """Start an attempt: it holds its placement from here on."""
     job = state.jobs[decision.job_id]
-    nodes = state.nodes
+    state = drop_reserved(drop_room(state, job.job_id), job.job_id)
+    milli = 0
     for index, share in enumerate(decision.shares):
-        node = take(nodes[share.node_id], share, job.job_id)
+        node = take(state.nodes[share.node_id], share, job.job_id)
         if index == 0:
             node = replace(node, next_port=decision.master_port + 1)
-        nodes = nodes.set(share.node_id, node)
+        state = put_node(state, node)
+        milli += milli_of(share)
+    state = occupied(state, job.spec.queue, milli)
     attempt = Attempt(
         bound=decision,
         status=(ShareStatus(),) * len(decision.shares),
+        bound_at_us=state.now_us,
+        committed_at_us=state.now_us,
     )
     job = replace(
-        job, attempts=decision.attempt, attempt=attempt, recovering=False, committed_step=-1, progressed=False
+        job,
+        attempts=decision.attempt,
+        attempt=attempt,
+        recovering=False,
+        committed_step=-1,
+        progressed=False,
+        waited_us=job.waited_us + state.now_us - job.pending_since_us,
     )
-    state = replace(
-        state,
-        jobs=state.jobs.set(job.job_id, job),
-        pending=state.pending.delete(job.job_id),
-        nodes=nodes,
-    )
+    state = put_job(state, job, pending=state.pending.delete(job.job_id))
     if job.spec.max_runtime_us is None:
         return state
     at_us = state.now_us + job.spec.max_runtime_us
@@ -41,28 +57,59 @@ def attempt_stop_ordered(state: State, decision: AttemptStopOrdered) -> State:
     job = state.jobs[decision.job_id]
     if job.attempt is None:
         return state
-    job = replace(job, attempt=replace(job.attempt, stop=decision))
-    deadlines = state.deadlines
-    if job.job_id in deadlines:
-        deadlines = deadlines.delete(job.job_id)
-    return replace(state, jobs=state.jobs.set(job.job_id, job), deadlines=deadlines)
+    return _put_without_deadline(state, replace(job, attempt=replace(job.attempt, stop=decision)))
+
+
+def preemption_ordered(state: State, decision: PreemptionOrdered) -> State:
+    """Note for whom the attempt gives way; its time no longer runs."""
+    job = state.jobs[decision.job_id]
+    if job.attempt is None:
+        return state
+    job = replace(
+        job,
+        attempt=replace(job.attempt, preempted=decision),
+        preemptions=job.preemptions + 1,
+        moves=job.moves + (decision.reason == "move"),
+        evicted=decision,
+    )
+    return _put_without_deadline(state, job)
 
 
 def attempt_ended(state: State, decision: AttemptEnded) -> State:
     """Take the attempt away; its GPUs were freed by the facts."""
-    job = replace(state.jobs[decision.job_id], attempt=None)
-    deadlines = state.deadlines
-    if job.job_id in deadlines:
-        deadlines = deadlines.delete(job.job_id)
-    return replace(state, jobs=state.jobs.set(job.job_id, job), deadlines=deadlines)
+    return _without_attempt(state, decision.job_id)
+
+
+def attempt_preempted(state: State, decision: AttemptPreempted) -> State:
+    """Take the attempt away; the job waits again, at its old place, and no failure is counted."""
+    return _without_attempt(state, decision.job_id)
+
+
+def _without_attempt(state: State, job_id: str) -> State:
+    job = state.jobs[job_id]
+    bound_at_us = job.attempt.bound_at_us if job.attempt is not None else state.now_us
+    return _put_without_deadline(state, replace(job, attempt=None, ran_us=job.ran_us + state.now_us - bound_at_us))
+
+
+def _put_without_deadline(state: State, job: Job) -> State:
+    if job.job_id in state.deadlines:
+        state = replace(state, deadlines=state.deadlines.delete(job.job_id))
+    return put_job(state, job)
 
 
 def job_requeued(state: State, decision: JobRequeued) -> State:
     """Let the job wait again, at its old place."""
-    job = replace(state.jobs[decision.job_id], recovering=True, failures_in_row=decision.failures_in_row)
-    return replace(
+    before = state.jobs[decision.job_id]
+    job = replace(
+        before,
+        # Who gave way to others has lost nothing to a failure, and waits like everyone.
+        recovering=before.recovering or before.evicted is None or before.evicted.attempt != decision.attempt,
+        failures_in_row=decision.failures_in_row,
+        pending_since_us=state.now_us,
+    )
+    return put_job(
         state,
-        jobs=state.jobs.set(job.job_id, job),
+        job,
         pending=state.pending.set(job.job_id, True),  # noqa: FBT003 - a map used as a set
         placement_due=True,
     )
@@ -71,9 +118,10 @@ def job_requeued(state: State, decision: JobRequeued) -> State:
 def job_ended(state: State, decision: JobEnded) -> State:
     """Keep only the job's outcome, and that no longer than the answer to its command."""
     job = state.jobs[decision.job_id]
-    return replace(
+    state = drop_reserved(drop_room(state, job.job_id), job.job_id)
+    return drop_job(
         state,
-        jobs=state.jobs.delete(job.job_id),
+        job.job_id,
         pending=state.pending.delete(job.job_id) if job.job_id in state.pending else state.pending,
         touched=state.touched.delete(job.job_id) if job.job_id in state.touched else state.touched,
         ended=state.ended if job.answer_forgotten else state.ended.set(job.job_id, decision.outcome),

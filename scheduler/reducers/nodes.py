@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from gangline.events.control import NodeRegistered
 from gangline.events.types import Share
 from gangline.scheduler.errors import Inapplicable
+from gangline.scheduler.journal import put_node
 from gangline.scheduler.order import natural
 from gangline.scheduler.state import Node, State
 
@@ -37,8 +38,18 @@ def node_registered(state: State, event: NodeRegistered) -> State:
         cpu_free_milli=event.cpu_milli,
         memory_bytes=event.memory_bytes,
         memory_free_bytes=event.memory_bytes,
-        next_port=old.next_port if old is not None else 0,
     )
+    if old is not None:
+        node = replace(
+            node,
+            next_port=old.next_port,
+            cordoned=old.cordoned,
+            draining=old.draining,
+            lost=False,
+            quarantined=old.quarantined,
+            quarantined_until_us=old.quarantined_until_us,
+            faults_us=old.faults_us,
+        )
     # Counted from the gangs, for a device that was missing for a while is still held by the gang that had it.
     for job_id in old.held if old is not None else ():
         attempt = state.jobs[job_id].attempt
@@ -49,7 +60,7 @@ def node_registered(state: State, event: NodeRegistered) -> State:
         place = bisect_left(state.node_order, natural(node.node_id), key=natural)
         order = (*state.node_order[:place], node.node_id, *state.node_order[place:])
         state = replace(state, node_order=order)
-    return replace(state, nodes=state.nodes.set(node.node_id, node), placement_due=True)
+    return put_node(state, node, placement_due=True)
 
 
 def take(node: Node, share: Share, job_id: str) -> Node:

@@ -1,6 +1,13 @@
 """What becomes of attempts: stopped as a whole on a lost rank, then requeued or ended."""
 
-from gangline.events.decisions import AttemptEnded, AttemptStopOrdered, JobEnded, JobRequeued
+from gangline.events.decisions import (
+    AttemptEnded,
+    AttemptPreempted,
+    AttemptStopOrdered,
+    JobEnded,
+    JobRequeued,
+    PreemptionOrdered,
+)
 from gangline.events.types import Decision, Outcome, StopReason
 from gangline.scheduler.round import Round
 from gangline.scheduler.state import Attempt, Job
@@ -54,11 +61,13 @@ def _follow(round_: Round, job: Job) -> tuple[Decision, ...]:
 
 def _end_attempt(round_: Round, job: Job, attempt: Attempt) -> tuple[Decision, ...]:
     stopped = attempt.stop.reason if attempt.stop is not None else None
-    if stopped == "cancelled" or (job.cancelled and attempt.failure is not None):
+    if stopped == "cancelled" or (job.cancelled and (attempt.failure is not None or attempt.preempted is not None)):
         return _ended(job, attempt, "cancelled", "cancelled")
     if stopped == "max_runtime":
         limit_s = (job.spec.max_runtime_us or 0) // _SECOND_US
         return _ended(job, attempt, "failed", f"it ran for its max_runtime of {limit_s} s")
+    if attempt.preempted is not None:
+        return _requeue(job, attempt, attempt.preempted)
     if attempt.failure is None:
         return _ended(job, attempt, "succeeded", "every rank exited with code 0")
     if not attempt.retryable:
@@ -78,6 +87,16 @@ def _end_attempt(round_: Round, job: Job, attempt: Attempt) -> tuple[Decision, .
     return (
         AttemptEnded(job_id=job.job_id, attempt=attempt.bound.attempt, outcome="failed", cause=attempt.failure),
         JobRequeued(job_id=job.job_id, attempt=attempt.bound.attempt, failures_in_row=failures, cause=attempt.failure),
+    )
+
+
+def _requeue(job: Job, attempt: Attempt, order: PreemptionOrdered) -> tuple[Decision, ...]:
+    """Let a preempted job wait at its old place. Whether it had finished meanwhile, its next attempt finds out."""
+    cause = f"it gave way ({order.reason})" + (f" to {order.claimant}" if order.claimant is not None else "")
+    number = attempt.bound.attempt
+    return (
+        AttemptPreempted(job_id=job.job_id, attempt=number, reason=order.reason, cause=cause),
+        JobRequeued(job_id=job.job_id, attempt=number, failures_in_row=job.failures_in_row, cause=cause),
     )
 
 

@@ -194,9 +194,12 @@ OLD_READER = (
 )
 STEP = {
     "scheduler/migrate.py": (
-        "= MappingProxyType({})",
-        """= MappingProxyType(
-    {0: lambda old: Plain(old.scalars, {name.replace("waiting", "pending"): old.tables[name] for name in old.tables})}
+        "MappingProxyType({1: _from_1})",
+        """MappingProxyType(
+    {
+        0: lambda old: Plain(old.scalars, {name.replace("waiting", "pending"): old.tables[name] for name in old.tables}),
+        1: lambda old: old,
+    }
 )""",
     )
 }

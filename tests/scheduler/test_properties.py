@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gangline.scheduler.canonical import from_bytes, to_bytes
 from gangline.scheduler.decide import next_due_us
@@ -96,7 +97,7 @@ def test_a_state_comes_back_from_its_bytes_and_gives_the_same_bytes_in_any_order
             return
         data = to_bytes(world.state)
         again = from_bytes(data)
-        assert again == world.state
+        assert again == replace(world.state, changed=None)
         assert to_bytes(again) == data
         assert to_bytes(shuffled(world.state, pick)) == data
 
