@@ -32,7 +32,8 @@ def _running(job: Job, attempt: Attempt) -> str:
 
 
 def _pending(state: State, job: Job) -> str:
-    ahead = sum(place_in_order(state.jobs[other]) < place_in_order(job) for other in state.pending)
+    place_of_job = place_in_order(job, state.policy)
+    ahead = sum(place_in_order(state.jobs[other], state.policy) < place_of_job for other in state.pending)
     waits = f"it waits, with {ahead} pending before it" if ahead else "it waits, first of all that are pending"
     return f"{waits}: {_obstacle(state, job.spec)}"
 

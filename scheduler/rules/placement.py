@@ -1,4 +1,4 @@
-"""Pending jobs get their gangs, in order; what does not fit is skipped."""
+"""Pending jobs get their gangs, in order; what does not fit is skipped, unless policy says that it blocks."""
 
 from gangline.events.decisions import GangBound
 from gangline.events.ids import derived
@@ -15,7 +15,8 @@ def decide(round_: Round) -> None:
     policy = round_.policy
     if policy is None or not round_.state.placement_due:
         return
-    jobs = sorted((round_.state.jobs[job_id] for job_id in sorted(round_.state.pending)), key=place_in_order)
+    pending = (round_.state.jobs[job_id] for job_id in sorted(round_.state.pending))
+    jobs = sorted(pending, key=lambda job: place_in_order(job, policy))
     fleet = round_.fleet
     position = {node.node_id: index for index, node in enumerate(fleet)}
     # Within a round things only fill up, so what failed once fails again.
@@ -27,6 +28,8 @@ def decide(round_: Round) -> None:
         shares = place(fleet, job.spec)
         port = None if shares is None else _free_port(round_.state, policy, round_.state.nodes[shares[0].node_id])
         if shares is None or port is None:
+            if policy.head_blocks:
+                return
             failed.add(shape)
             continue
         spec = job.spec

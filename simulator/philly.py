@@ -1,0 +1,66 @@
+"""Reads the jobs of Microsoft's Philly clusters (msr-fiddle/philly-traces, CC BY 4.0; as published with Sia, SOSP'23).
+
+Whoever shows a result of the trace names its source: `ATTRIBUTION`.
+"""
+
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+from gangline.events.types import Value
+from gangline.simulator.csv_rows import Row, rows
+
+COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
+ATTRIBUTION = "Philly trace: msr-fiddle/philly-traces (CC BY 4.0), as published with Sia (SOSP'23)"
+EPOCH = datetime(2017, 9, 1)  # noqa: DTZ001 - the trace names no zone
+MAX_DURATION_S = 10 * 366 * 24 * 3600
+MAX_GPUS = 100_000
+_SECOND_US = 1_000_000
+
+
+class PhillyJob(Value, frozen=True, kw_only=True):
+    """A row of the trace; rows count from 0, without the header."""
+
+    row: int
+    arrival_s: int
+    """Whole seconds since 2017-09-01 00:00:00."""
+    duration_us: int
+    gpus: int
+    cluster: str
+    """The virtual cluster, and so the team."""
+
+
+def jobs(path: Path, *, gpus_most: int = MAX_GPUS) -> list[PhillyJob]:
+    """Return the jobs of a trace in its order. Raises NotFound, and BadTrace with the row and the column."""
+    return [_job(number, row, gpus_most) for number, row in enumerate(rows(path, COLUMNS))]
+
+
+def _job(number: int, row: Row, gpus_most: int) -> PhillyJob:
+    return PhillyJob(
+        row=number,
+        arrival_s=_arrival_s(row),
+        duration_us=_duration_us(row),
+        gpus=row.integer("num_gpus", 1, gpus_most),
+        cluster=row.name("cluster"),
+    )
+
+
+def _arrival_s(row: Row) -> int:
+    try:
+        at = datetime.strptime(row.text("timestamp"), "%Y-%m-%d %H:%M:%S")  # noqa: DTZ007 - the trace names no zone
+    except ValueError:
+        raise row.bad("timestamp", "a time is written as 2017-10-09 07:01:55") from None
+    if at < EPOCH:
+        raise row.bad("timestamp", f"the trace begins at {EPOCH}")
+    return int((at - EPOCH).total_seconds())
+
+
+def _duration_us(row: Row) -> int:
+    try:
+        seconds = Decimal(row.text("duration"))
+        duration_us = int(seconds * _SECOND_US) if seconds.is_finite() and seconds <= MAX_DURATION_S else 0
+    except InvalidOperation:
+        duration_us = 0
+    if duration_us <= 0:
+        raise row.bad("duration", f"it is a number of seconds above 0 and up to {MAX_DURATION_S:,}")
+    return duration_us
