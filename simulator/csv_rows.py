@@ -5,7 +5,7 @@ trace has one.
 """
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
 from gangline.schemas.errors import GanglineError, NotFound
@@ -62,8 +62,8 @@ class Row:
         return BadTrace(f"{self._place}: {column} is {shown!r}, but {limit}: mend that row, or leave it out")
 
 
-def rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
-    """Yield the rows of a file that has at least these columns; further ones are kept, too.
+def rows(path: Path, columns: Sequence[str]) -> Generator[Row, None, None]:
+    """Yield the rows of a file that has at least these columns; further ones are kept, too. Close it before its end.
 
     Raises NotFound without such a file, BadTrace for a missing column or a row of another length.
     """

@@ -4,6 +4,7 @@ The traces are CC BY 4.0: whoever shows a result of them names the source. FGD (
 """
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -52,26 +53,32 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def tasks(path: Path) -> Iterator[Task]:
     """Yield the tasks of a pod list, in its order. Raises NotFound, BadTrace."""
-    for row in rows(path, TASK_COLUMNS):
-        yield _task(row)
+    with closing(rows(path, TASK_COLUMNS)) as found:
+        for row in found:
+            yield _task(row)
 
 
 def machines(path: Path) -> Iterator[Machine]:
     """Yield the nodes of a node list, in its order. Raises NotFound, BadTrace; names appear once."""
     seen: set[str] = set()
-    for row in rows(path, NODE_COLUMNS):
-        name = row.name("sn")
-        if name in seen:
-            raise row.bad("sn", "a node before it has that name")
-        seen.add(name)
-        gpus = row.integer("gpu", 0, MAX_GPUS)
-        yield Machine(
-            name=name,
-            cpu_milli=row.integer("cpu_milli", 0, MAX_CPU_MILLI),
-            memory_bytes=row.integer("memory_mib", 0, MAX_MEMORY_MIB) * MIB,
-            gpus=gpus,
-            gpu_type=row.name("model") if gpus else row.text("model"),
-        )
+    with closing(rows(path, NODE_COLUMNS)) as found:
+        for row in found:
+            name = row.name("sn")
+            if name in seen:
+                raise row.bad("sn", "a node before it has that name")
+            seen.add(name)
+            yield _machine(name, row)
+
+
+def _machine(name: str, row: Row) -> Machine:
+    gpus = row.integer("gpu", 0, MAX_GPUS)
+    return Machine(
+        name=name,
+        cpu_milli=row.integer("cpu_milli", 0, MAX_CPU_MILLI),
+        memory_bytes=row.integer("memory_mib", 0, MAX_MEMORY_MIB) * MIB,
+        gpus=gpus,
+        gpu_type=row.name("model") if gpus else row.text("model"),
+    )
 
 
 def _task(row: Row) -> Task:

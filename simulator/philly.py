@@ -3,6 +3,7 @@
 Whoever shows a result of the trace names its source: `ATTRIBUTION`.
 """
 
+from contextlib import closing
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -32,7 +33,8 @@ class PhillyJob(Value, frozen=True, kw_only=True):
 
 def jobs(path: Path, *, gpus_most: int = MAX_GPUS) -> list[PhillyJob]:
     """Return the jobs of a trace in its order. Raises NotFound, and BadTrace with the row and the column."""
-    return [_job(number, row, gpus_most) for number, row in enumerate(rows(path, COLUMNS))]
+    with closing(rows(path, COLUMNS)) as found:
+        return [_job(number, row, gpus_most) for number, row in enumerate(found)]
 
 
 def _job(number: int, row: Row, gpus_most: int) -> PhillyJob:
