@@ -9,9 +9,11 @@ from gangline.events import codec
 from gangline.events.codec import Undecodable
 from gangline.events.decisions import (
     AttemptEnded,
+    AttemptPreempted,
     AttemptStopOrdered,
     BindingsSnapshot,
     GangBound,
+    PreemptionOrdered,
     RoundDecided,
     TermOpened,
 )
@@ -24,7 +26,7 @@ from gangline.schemas.errors import GanglineError
 _log = logging.getLogger(__name__)
 
 _HEADERS = {contract.header: contract.name for contract in contracts()}
-_FOLDED = {"GangBound", "AttemptStopOrdered", "AttemptEnded"}
+_FOLDED = {"GangBound", "AttemptStopOrdered", "PreemptionOrdered", "AttemptEnded", "AttemptPreempted"}
 
 
 class Binding(Value, frozen=True, kw_only=True):
@@ -32,7 +34,7 @@ class Binding(Value, frozen=True, kw_only=True):
 
     gang: GangBound
     share: Share
-    stop: AttemptStopOrdered | None = None
+    stop: AttemptStopOrdered | PreemptionOrdered | None = None
     cause: str | None = None
 
     @property
@@ -109,13 +111,13 @@ def _apply(
                 **live,
                 AttemptKey(decision.job_id, decision.attempt): Binding(gang=decision, share=share, cause=cause),
             }
-        case AttemptStopOrdered():
+        case AttemptStopOrdered() | PreemptionOrdered():
             key = AttemptKey(decision.job_id, decision.attempt)
             before = live.get(key)
             if before is None:
                 return live
             return {**live, key: Binding(gang=before.gang, share=before.share, stop=decision, cause=before.cause)}
-        case AttemptEnded():
+        case AttemptEnded() | AttemptPreempted():
             ended = AttemptKey(decision.job_id, decision.attempt)
             return {key: binding for key, binding in live.items() if key != ended} if ended in live else live
         case _:

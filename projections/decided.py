@@ -11,7 +11,9 @@ from gangline.events import decisions as decided
 from gangline.events.policy import Policy
 from gangline.events.types import Decision
 from gangline.projections.rows import Rows, checkpoint_is, json
-from gangline.projections.tables import answers, attempts, checkpoints, jobs, placements, policies, queues
+from gangline.projections.tables import answers, attempts, checkpoints, jobs, placements, policies, queues, rooms
+
+_OfAttempt = decided.AttemptStopOrdered | decided.PreemptionOrdered | decided.AttemptPreempted | decided.AttemptEnded
 
 
 def answered(rows: Rows, answer: decided.Answer) -> None:
@@ -86,6 +88,7 @@ def gang_bound(rows: Rows, decision: decided.GangBound) -> None:
             first_rank=share.first_rank,
         )
     rows.change(jobs, jobs.c.job_id == decision.job_id, state="running", attempts=decision.attempt)
+    rows.remove(rooms, rooms.c.job_id == decision.job_id)
     placement = {share.node_id: share.gpus for share in decision.shares}
     rows.note("bound", decision.job_id, decision.attempt, placement=placement, resume_step=resume_step)
 
@@ -96,6 +99,73 @@ def attempt_stop_ordered(rows: Rows, decision: decided.AttemptStopOrdered) -> No
     rows.change(attempts, _attempt(decision), state="stopping", **stop)
     rows.change(jobs, jobs.c.job_id == decision.job_id, state="stopping")
     rows.note("stop ordered", decision.job_id, decision.attempt, reason=decision.reason, grace_us=decision.grace_us)
+
+
+def preemption_ordered(rows: Rows, decision: decided.PreemptionOrdered) -> None:
+    """Mark the attempt and its job as stopping, and count it."""
+    stop = {"stop_reason": decision.reason, "stop_index": rows.index, "stop_at_us": rows.at_us}
+    rows.change(attempts, _attempt(decision), state="stopping", stop_claimant=decision.claimant, **stop)
+    counted = jobs.c.moves if decision.reason == "move" else jobs.c.preemptions
+    where = jobs.c.job_id == decision.job_id
+    rows.change(jobs, where, state="stopping", **{counted.name: counted + 1})
+    detail: dict[str, Any] = {"reason": decision.reason, "claimant": decision.claimant, "grace_us": decision.grace_us}
+    rows.note("preemption ordered", decision.job_id, decision.attempt, None, **detail)
+
+
+def attempt_preempted(rows: Rows, decision: decided.AttemptPreempted) -> None:
+    """Close the attempt, which has not failed."""
+    ended = {"ended_index": rows.index, "ended_at_us": rows.at_us}
+    rows.change(attempts, _attempt(decision), state="preempted", cause=decision.cause, **ended)
+    rows.note("preempted", decision.job_id, decision.attempt, reason=decision.reason, cause=decision.cause)
+
+
+def room_held(rows: Rows, decision: decided.RoomHeld) -> None:
+    """Set shares aside for a job."""
+    _forget_room(rows, decision.job_id, "held")
+    node_ids = tuple(share.node_id for share in decision.shares)
+    rows.add(
+        rooms,
+        job_id=decision.job_id,
+        kind="held",
+        reason=decision.reason,
+        node_ids=json(node_ids),
+        gpu_count=sum(len(share.gpus) for share in decision.shares),
+        since_index=rows.index,
+        since_at_us=rows.at_us,
+        until_us=decision.until_us,
+    )
+    rows.note("room held", decision.job_id, reason=decision.reason, node_ids=node_ids, until_us=decision.until_us)
+
+
+def room_released(rows: Rows, decision: decided.RoomReleased) -> None:
+    """Let others have the shares."""
+    _forget_room(rows, decision.job_id, "held")
+    rows.note("room released", decision.job_id, cause=decision.cause)
+
+
+def nodes_reserved(rows: Rows, decision: decided.NodesReserved) -> None:
+    """Set nodes aside for a gang, in place of those that it may have had."""
+    _forget_room(rows, decision.job_id, "reserved")
+    rows.add(
+        rooms,
+        job_id=decision.job_id,
+        kind="reserved",
+        node_ids=json(decision.node_ids),
+        since_index=rows.index,
+        since_at_us=rows.at_us,
+        until_us=decision.free_at_us,
+    )
+    rows.note("nodes reserved", decision.job_id, node_ids=decision.node_ids, free_at_us=decision.free_at_us)
+
+
+def reservation_dropped(rows: Rows, decision: decided.ReservationDropped) -> None:
+    """Let others have the nodes."""
+    _forget_room(rows, decision.job_id, "reserved")
+    rows.note("reservation dropped", decision.job_id, cause=decision.cause)
+
+
+def _forget_room(rows: Rows, job_id: str, kind: str) -> None:
+    rows.remove(rooms, rooms.c.job_id == job_id, rooms.c.kind == kind)
 
 
 def attempt_ended(rows: Rows, decision: decided.AttemptEnded) -> None:
@@ -117,6 +187,7 @@ def job_ended(rows: Rows, decision: decided.JobEnded) -> None:
     """Close the job."""
     ended = {"ended_index": rows.index, "ended_at_us": rows.at_us}
     rows.change(jobs, jobs.c.job_id == decision.job_id, state=decision.outcome, cause=decision.cause, **ended)
+    rows.remove(rooms, rooms.c.job_id == decision.job_id)
     rows.note("ended", decision.job_id, outcome=decision.outcome, cause=decision.cause)
 
 
@@ -140,7 +211,7 @@ def _judged(
     rows.note(f"checkpoint {state}", decision.job_id, decision.attempt, step=step, reason=reason)
 
 
-def _attempt(decision: decided.AttemptStopOrdered | decided.AttemptEnded) -> ColumnElement[bool]:
+def _attempt(decision: _OfAttempt) -> ColumnElement[bool]:
     return and_(attempts.c.job_id == decision.job_id, attempts.c.attempt == decision.attempt)
 
 
@@ -149,6 +220,12 @@ WRITES: Mapping[type[Decision], Callable[[Rows, Any], None]] = {
     decided.PolicyActivated: policy_activated,
     decided.GangBound: gang_bound,
     decided.AttemptStopOrdered: attempt_stop_ordered,
+    decided.PreemptionOrdered: preemption_ordered,
+    decided.AttemptPreempted: attempt_preempted,
+    decided.RoomHeld: room_held,
+    decided.RoomReleased: room_released,
+    decided.NodesReserved: nodes_reserved,
+    decided.ReservationDropped: reservation_dropped,
     decided.AttemptEnded: attempt_ended,
     decided.JobRequeued: job_requeued,
     decided.JobEnded: job_ended,

@@ -34,6 +34,8 @@ def submitted(rows: Rows, event: control.SubmitJob) -> None:
         spec=json(spec),
         attempts=0,
         failures_in_row=0,
+        preemptions=0,
+        moves=0,
         submitted_index=rows.index,
         submitted_at_us=rows.at_us,
     )

@@ -7,7 +7,7 @@ import msgspec
 from sqlalchemy import func, select
 from sqlalchemy.engine import Connection
 
-from gangline.projections.tables import attempts, checkpoints, jobs, nodes, placements, queues, timeline
+from gangline.projections.tables import attempts, checkpoints, jobs, nodes, placements, queues, rooms, timeline
 from gangline.schemas.errors import NotFound, UsageError
 
 ENDED = ("succeeded", "failed", "cancelled")
@@ -19,7 +19,7 @@ STATES = ("pending", "running", "stopping", *ENDED)
 MAX_ROWS = 1_000
 """How many jobs a list shows unless it is asked for another number; the newest ones."""
 
-_JSON = ("gpu_types", "spec", "gpus_held", "exits", "detail")
+_JSON = ("gpu_types", "node_ids", "spec", "gpus_held", "exits", "detail")
 
 
 def list_jobs(
@@ -77,6 +77,12 @@ def timeline_of(connection: Connection, job_id: str) -> list[dict[str, Any]]:
     query = select(timeline).where(timeline.c.job_id == job_id)
     ordered = query.order_by(timeline.c.control_index, timeline.c.ordinal)
     return [_decoded(row) for row in connection.execute(ordered).mappings()]
+
+
+def list_rooms(connection: Connection) -> list[dict[str, Any]]:
+    """Return what is set aside for pending jobs, the longest first."""
+    query = select(rooms).order_by(rooms.c.since_index, rooms.c.job_id, rooms.c.kind)
+    return [_decoded(row) for row in connection.execute(query).mappings()]
 
 
 def list_nodes(connection: Connection) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ clock of whoever wrote that record, in microseconds since 1970. JSON is text in 
 
 from sqlalchemy import BigInteger, Column, Index, MetaData, Table, Text
 
-TABLES_VERSION = 1
+TABLES_VERSION = 2
 """Raised with every change of a table; tables of another version are rebuilt (`gangline projector --rebuild`)."""
 
 metadata = MetaData()
@@ -44,6 +44,8 @@ jobs = Table(
     _text("spec"),
     _number("attempts"),
     _number("failures_in_row"),
+    _number("preemptions"),
+    _number("moves"),
     _text("cause"),
     _number("submitted_index"),
     _number("submitted_at_us"),
@@ -70,6 +72,7 @@ attempts = Table(
     _number("bound_index"),
     _number("bound_at_us"),
     _text("stop_reason"),
+    _text("stop_claimant"),
     _number("stop_index"),
     _number("stop_at_us"),
     _text("outcome"),
@@ -77,7 +80,24 @@ attempts = Table(
     _number("ended_index"),
     _number("ended_at_us"),
 )
-"""One row an attempt: state is bound, stopping or ended."""
+"""One row an attempt: state is bound, stopping, preempted or ended; `stop_claimant` is the job that it gave way to."""
+
+rooms = Table(
+    "rooms",
+    metadata,
+    _key("job_id"),
+    _key("kind"),
+    _text("reason"),
+    _text("node_ids"),
+    _number("gpu_count"),
+    _number("since_index"),
+    _number("since_at_us"),
+    _number("until_us"),
+)
+"""One row what a pending job has set aside: shares held for it (`held`) or nodes reserved (`reserved`).
+
+`until_us` is the core time at which a hold lapses, or at which the reserved nodes are expected to be free.
+"""
 
 placements = Table(
     "placements",
@@ -203,5 +223,5 @@ positions = Table(
 )
 """One row, written with the rows that it covers: what has been read, and the terms there."""
 
-PROJECTED = (jobs, attempts, placements, nodes, checkpoints, answers, policies, queues, timeline)
+PROJECTED = (jobs, attempts, rooms, placements, nodes, checkpoints, answers, policies, queues, timeline)
 """What follows from the log, and so what a digest covers."""

@@ -215,7 +215,8 @@ def bindings_of(state: State, term: int, decisions: Position) -> BindingsSnapsho
         decisions_index=decisions.index,
         decisions_offset=decisions.offset,
         live=tuple(
-            LiveAttempt(bound=encode(attempt.bound), stop=None if attempt.stop is None else encode(attempt.stop))
+            LiveAttempt(bound=encode(attempt.bound), stop=None if stop is None else encode(stop))
             for attempt in attempts
+            for stop in (attempt.stop or attempt.preempted,)
         ),
     )

@@ -11,7 +11,7 @@ import pytest
 
 from gangline.events import bundle, codec, objects
 from gangline.events.control import LaunchFailed, NodeRegistered, RanksExited, RanksStarted
-from gangline.events.decisions import BindingsSnapshot, GangBound, LiveAttempt
+from gangline.events.decisions import AttemptPreempted, BindingsSnapshot, GangBound, LiveAttempt, PreemptionOrdered
 from gangline.events.log import DECISIONS
 from gangline.events.types import Code
 from tests.agents.node import META, NODE, Node, alive, ended, gang, share, stop, wait_for
@@ -97,6 +97,27 @@ def test_a_stop_lets_ranks_save_and_kills_what_ignores_it_at_the_deadline(node: 
         node.wait_output(bound, "pid", rank=rank)
     node.decide(stop(bound, grace_s=0.5))
     assert node.wait_gone(bound) == {0: 7, 1: -signal.SIGKILL}
+
+
+def preemption(bound: GangBound, *, grace_s: float) -> PreemptionOrdered:
+    return PreemptionOrdered(
+        job_id=bound.job_id, attempt=bound.attempt, reason="service", claimant="job-b", grace_us=round(grace_s * 1e6)
+    )
+
+
+def test_a_preempted_gang_saves_within_its_own_grace_and_makes_way_for_its_next_attempt(node: Node) -> None:
+    saving = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
+    bound = gang(*python(saving + RUN_UNTIL_STOPPED))
+    node.start_agent()
+    node.decide(bound)
+    node.wait_output(bound, "pid")
+    node.decide(preemption(bound, grace_s=60))
+    assert node.wait_gone(bound) == {0: 7}
+    again = gang("true", attempt=2)
+    node.decide(
+        AttemptPreempted(job_id=bound.job_id, attempt=bound.attempt, reason="service", cause="it gave way"), again
+    )
+    assert node.wait_gone(again) == {0: 0}
 
 
 def test_data_workers_get_no_sigterm_but_are_gone_in_the_end(node: Node) -> None:
@@ -229,6 +250,7 @@ def test_rounds_of_a_term_that_is_not_open_bind_nothing(node: Node) -> None:
 
 def test_an_agent_starts_from_the_newest_snapshot_that_is_not_damaged(node: Node) -> None:
     in_snapshot, not_read = gang("true", job_id="job-snapshot"), gang("true", job_id="job-before")
+    preempted = gang("true", job_id="job-preempted")
     node.decide(not_read)  # as if it had ended: the snapshot does not have it, and stands behind this round
     reader = node.log.reader(DECISIONS)
     for _ in reader.read_to_end():
@@ -242,7 +264,10 @@ def test_an_agent_starts_from_the_newest_snapshot_that_is_not_damaged(node: Node
         tick_index=1,
         decisions_index=position.index,
         decisions_offset=position.offset,
-        live=(LiveAttempt(bound=codec.encode(in_snapshot), stop=None),),
+        live=(
+            LiveAttempt(bound=codec.encode(preempted), stop=codec.encode(preemption(preempted, grace_s=1))),
+            LiveAttempt(bound=codec.encode(in_snapshot), stop=None),
+        ),
     )
     folder = node.home / "snapshots" / node.log_id
     folder.mkdir(parents=True)
@@ -254,6 +279,8 @@ def test_an_agent_starts_from_the_newest_snapshot_that_is_not_damaged(node: Node
     assert node.wait_gone(in_snapshot) == {0: 0}
     assert node.wait_gone(later) == {0: 0}
     assert not node.facts(RanksStarted, not_read)
+    assert node.wait_gone(preempted) == {}
+    assert not node.facts(RanksStarted, preempted)
     assert "bindings-10-1.avro is passed over" in node.stderr.read_text()
 
 

@@ -10,6 +10,7 @@ from gangline.events.control import (
 from gangline.events.decisions import (
     AnswerRepeated,
     AttemptEnded,
+    AttemptPreempted,
     AttemptStopOrdered,
     CancelAccepted,
     CheckpointCommitted,
@@ -18,7 +19,12 @@ from gangline.events.decisions import (
     JobEnded,
     JobRejected,
     JobRequeued,
+    NodesReserved,
     PolicyActivated,
+    PreemptionOrdered,
+    ReservationDropped,
+    RoomHeld,
+    RoomReleased,
 )
 from gangline.events.log import Log
 from gangline.events.policy import Policy, Queue
@@ -65,9 +71,31 @@ def eventful(log: Log) -> Script:
         AttemptEnded(job_id=job, attempt=2, outcome="succeeded", cause="every rank exited with 0"),
         JobEnded(job_id=job, outcome="succeeded", cause="every rank exited with 0", attempts=2),
     )
+    preempted(script)
     cancelled(script)
     turned_away(script)
     return script
+
+
+def preempted(script: Script) -> None:
+    """Let a job give way to another, which waits for a second node, and a third one lose what was held for it."""
+    victim, claimant, unlucky = script.admits(), script.admits(), script.admits()
+    script.binds(victim)
+    shares = gang_bound(claimant).shares
+    script.decides(
+        PreemptionOrdered(job_id=victim, attempt=1, reason="service", claimant=claimant, grace_us=120_000_000),
+        RoomHeld(job_id=claimant, shares=shares, reason="service", until_us=None),
+        RoomHeld(job_id=unlucky, shares=shares, reason="move", until_us=7),
+        NodesReserved(job_id=unlucky, node_ids=("node-0",), since_us=1, free_at_us=9),
+        NodesReserved(job_id=claimant, node_ids=("node-0",), since_us=1, free_at_us=8),
+    )
+    script.exits(victim, -15)
+    script.decides(
+        AttemptPreempted(job_id=victim, attempt=1, reason="service", cause="it gave way"),
+        JobRequeued(job_id=victim, attempt=1, failures_in_row=0, cause="it gave way"),
+        RoomReleased(job_id=unlucky, cause="node-0 is cordoned"),
+        ReservationDropped(job_id=unlucky, cause="room was made"),
+    )
 
 
 def cancelled(script: Script) -> None:

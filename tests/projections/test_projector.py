@@ -72,13 +72,28 @@ def test_a_job_s_life_is_told_in_order(tmp_path: Path) -> None:
     assert (first["state"], first["attempts"]) == ("succeeded", 2)
 
 
+def test_giving_way_is_counted_told_and_no_failure(tmp_path: Path) -> None:
+    log = MemoryLog()
+    eventful(log)
+    engine = projected(log, database(tmp_path))
+    victim = next(row for row in rows(engine, jobs) if row["preemptions"])
+    assert (victim["state"], victim["preemptions"], victim["moves"], victim["failures_in_row"]) == ("pending", 1, 0, 0)
+    (attempt,) = [row for row in rows(engine, metadata.tables["attempts"]) if row["job_id"] == victim["job_id"]]
+    assert (attempt["state"], attempt["stop_reason"], attempt["outcome"]) == ("preempted", "service", None)
+    (held, reserved) = sorted(rows(engine, metadata.tables["rooms"]), key=lambda row: str(row["kind"]))
+    assert (held["kind"], reserved["kind"]) == ("held", "reserved")
+    assert held["job_id"] == reserved["job_id"] == attempt["stop_claimant"]
+    told = [row["kind"] for row in rows(engine, metadata.tables["timeline"]) if row["job_id"] == victim["job_id"]]
+    assert told == ["submitted", "admitted", "bound", "preemption ordered", "exited", "preempted", "requeued"]
+
+
 def test_a_rejected_submission_is_an_answer_and_no_job(tmp_path: Path) -> None:
     log = MemoryLog()
     eventful(log)
     engine = projected(log, database(tmp_path))
     kinds = [row["kind"] for row in rows(engine, metadata.tables["answers"])]
     assert kinds.count("JobRejected") == 1
-    assert {row["state"] for row in rows(engine, jobs)} == {"succeeded", "cancelled"}
+    assert {row["state"] for row in rows(engine, jobs)} == {"succeeded", "pending", "cancelled"}
 
 
 def test_the_queues_are_those_of_the_policy_in_force(tmp_path: Path) -> None:
