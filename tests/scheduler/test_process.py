@@ -197,7 +197,9 @@ STEP = {
         "MappingProxyType({1: _from_1})",
         """MappingProxyType(
     {
-        0: lambda old: Plain(old.scalars, {name.replace("waiting", "pending"): old.tables[name] for name in old.tables}),
+        0: lambda old: Plain(
+            old.scalars, {name.replace("waiting", "pending"): old.tables[name] for name in old.tables}
+        ),
         1: lambda old: old,
     }
 )""",
