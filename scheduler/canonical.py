@@ -30,6 +30,8 @@ _VALUE_TYPES: Mapping[str, Any] = MappingProxyType(
         "jobs": Job,
         "pending": bool,
         "deadlines": int,
+        "timers": int,
+        "troubled": bool,
         "ended": Outcome,
         "room": RoomHeld,
         "reserved": NodesReserved,

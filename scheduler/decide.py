@@ -12,7 +12,7 @@ from gangline.events.ids import derived
 from gangline.events.types import Decision, Meta
 from gangline.scheduler.evolve import finish_round
 from gangline.scheduler.round import Round
-from gangline.scheduler.rules import answers, attempts, checkpoints, deadlines, placement, quarantine
+from gangline.scheduler.rules import answers, attempts, checkpoints, deadlines, node_faults, placement, quarantine
 from gangline.scheduler.state import State
 
 RULES: tuple[Callable[[Round], None], ...] = (
@@ -20,6 +20,7 @@ RULES: tuple[Callable[[Round], None], ...] = (
     answers.decide,
     checkpoints.decide,
     deadlines.decide,
+    node_faults.decide,
     attempts.decide,
     placement.decide,
 )
@@ -77,7 +78,7 @@ def next_due_us(state: State) -> int | None:
     """
     if state.more or state.placement_due or (state.commands and state.policy is not None):
         return state.now_us
-    due = [] if state.deadlines_from_us is None else [state.deadlines_from_us]
+    due = [first_us for first_us in (state.deadlines_from_us, state.timers_from_us) if first_us is not None]
     if state.policy is not None and state.answers_first < state.answers_next:
         oldest = state.answers[state.answer_order[state.answers_first]]
         due.append(oldest.at_us + state.policy.answers_kept_us)

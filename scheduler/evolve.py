@@ -10,7 +10,7 @@ from gangline.events import control, decisions
 from gangline.events.types import Decision, Event
 from gangline.scheduler.errors import Halted, Inapplicable
 from gangline.scheduler.journal import cut
-from gangline.scheduler.reducers import checkpoints, clock, commands, gangs, jobs, nodes, room
+from gangline.scheduler.reducers import checkpoints, clock, commands, faults, gangs, jobs, nodes, room
 from gangline.scheduler.state import State
 
 
@@ -33,6 +33,9 @@ _CONTROL: Mapping[type, Callable[[State, Any], State]] = MappingProxyType(
         control.CancelJob: commands.command_received,
         control.ActivatePolicy: commands.command_received,
         control.NodeRegistered: nodes.node_registered,
+        control.NodeLost: faults.node_lost,
+        control.NodeRecovered: faults.node_recovered,
+        control.NodeFaulted: faults.node_faulted,
         control.RanksStarted: gangs.ranks_started,
         control.RanksExited: gangs.ranks_exited,
         control.LaunchFailed: gangs.launch_failed,
@@ -53,6 +56,8 @@ _DECISIONS: Mapping[type, Callable[[State, Any], State]] = MappingProxyType(
         decisions.CommandRefused: commands.answered,
         decisions.CommandExpired: commands.answered,
         decisions.AnswerRepeated: commands.answered,
+        decisions.NodeQuarantined: faults.node_quarantined,
+        decisions.NodeReleased: faults.node_released,
         decisions.GangBound: jobs.gang_bound,
         decisions.AttemptStopOrdered: jobs.attempt_stop_ordered,
         decisions.PreemptionOrdered: jobs.preemption_ordered,
@@ -128,6 +133,7 @@ def finish_round(state: State, *, more: bool) -> State:
         awaiting_round=False,
         more=False,
         touched=_EMPTY,
+        troubled=_EMPTY,
         placement_due=state.policy_is_new,
         policy_is_new=False,
         changed=cut(state.tick_index),

@@ -36,7 +36,7 @@ def _from_1(plain: Plain) -> Plain:
             if not status["gone"]:
                 milli[queue] = milli.get(queue, 0) + len(share["gpus"]) * share["gpu_milli"]
     usage = [[queue, {"occupied_milli": one, "since_us": now_us}] for queue, one in sorted(milli.items())]
-    tables = {**plain.tables, "usage": usage, "room": [], "reserved": []}
+    tables = {**plain.tables, "usage": usage, "room": [], "reserved": [], "timers": [], "troubled": []}
     return Plain({**plain.scalars, "before_us": now_us}, tables)
 
 

@@ -10,7 +10,7 @@ from immutables import Map
 from gangline.events.control import CheckpointUploaded
 from gangline.events.decisions import AttemptStopOrdered, GangBound, NodesReserved, PreemptionOrdered, RoomHeld
 from gangline.events.policy import Policy
-from gangline.events.types import CheckpointRef, Event, JobSpec, Outcome, Value
+from gangline.events.types import Blame, CheckpointRef, Event, JobSpec, Outcome, Share, Value
 from gangline.scheduler.worth import Seen
 
 
@@ -20,6 +20,13 @@ class ShareStatus(Value, frozen=True, kw_only=True):
     started: bool = False
     exited: int = 0
     gone: bool = False
+    lost: bool = False
+    """Whether its node was lost under it: nothing is known of its processes, and the attempt does not wait for them."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the attempt need not wait for it."""
+        return self.gone or self.lost
 
 
 class Attempt(Value, frozen=True, kw_only=True):
@@ -29,6 +36,8 @@ class Attempt(Value, frozen=True, kw_only=True):
     status: tuple[ShareStatus, ...]
     stop: AttemptStopOrdered | None = None
     failure: str | None = None
+    blame: Blame = "job"
+    """Whose fault the failure is."""
     retryable: bool = True
     bound_at_us: int = 0
     committed_at_us: int = 0
@@ -53,6 +62,11 @@ class Job(Value, frozen=True, kw_only=True):
     cancelled: bool = False
     recovering: bool = False
     failures_in_row: int = 0
+    """The job's own, since its last committed checkpoint that was newer than every one before."""
+    excused_in_row: int = 0
+    """Those that were not its own."""
+    immediate_in_row: int = 0
+    """Its own that came right after their start."""
     committed_step: int = -1
     """Of the newest checkpoint that the latest attempt has committed; -1 for none."""
     progressed: bool = False
@@ -78,8 +92,24 @@ class Job(Value, frozen=True, kw_only=True):
     """By its user; it does not start."""
 
 
+class StaleShare(Value, frozen=True, kw_only=True):
+    """A share of an ended attempt on a node that was lost; its processes have not been reported gone."""
+
+    job_id: str
+    attempt: int
+    share: Share
+
+
+class Fault(Value, frozen=True, kw_only=True):
+    """A fault that counts against a node. One job's launches count once: `job_id` is empty for other faults."""
+
+    at_us: int
+    reason: str
+    job_id: str = ""
+
+
 class Node(Value, frozen=True, kw_only=True):
-    """A node; `free_milli[i]` is what is free of device `gpus[i]`."""
+    """A node; `free_milli[i]` is what is free of device `gpus[i]`, which is nothing if the device is broken."""
 
     node_id: str
     boot_id: str
@@ -102,13 +132,20 @@ class Node(Value, frozen=True, kw_only=True):
     quarantined: bool = False
     quarantined_until_us: int | None = None
     """Core time; None for until an operator says so."""
-    faults_us: tuple[int, ...] = ()
-    """Core times of its faults within the policy's window, ascending."""
+    quarantine_reason: str = ""
+    faults: tuple[Fault, ...] = ()
+    """Since its last quarantine; the newest, oldest first."""
+    sick: str = ""
+    """Why the next round is to quarantine it, whatever its faults."""
+    broken_gpus: tuple[int, ...] = ()
+    """Indexes of devices that failed, ascending, until the node boots, or is found healthy or uncordoned."""
+    stale: tuple[StaleShare, ...] = ()
+    """Of ended attempts that may still run there, by (job, attempt, first rank)."""
 
     @property
     def is_blocked(self) -> bool:
-        """Whether nothing new may start here."""
-        return self.cordoned or self.draining or self.lost or self.quarantined
+        """Whether nothing new may start here. What is not known to be gone keeps the whole node closed."""
+        return self.cordoned or self.draining or self.lost or self.quarantined or bool(self.stale)
 
     @property
     def whole_free(self) -> int:
@@ -181,6 +218,12 @@ class State(Value, frozen=True, kw_only=True):
     """Core time at which the live attempt of a job has run for its max_runtime."""
     deadlines_from_us: int | None = None
     """No deadline is earlier than this; None without any."""
+    timers: Map[str, int] = Map()
+    """Core times at which something is due, by what and for whom: see `gangline.scheduler.timers`."""
+    timers_from_us: int | None = None
+    """No timer is earlier than this; None without any."""
+    troubled: Map[str, bool] = Map()
+    """Nodes of which a fault was reported since the last round."""
     ended: Map[str, Outcome] = Map()
     room: Map[str, RoomHeld] = Map()
     """What is held for claimants, by job id."""

@@ -6,6 +6,7 @@ from gangline.events.control import ClockTicked, TickerTookOver
 from gangline.events.ids import made_at_us
 from gangline.scheduler.journal import put_job
 from gangline.scheduler.state import State
+from gangline.scheduler.timers import look_again
 from gangline.scheduler.usage import decayed
 
 MAX_STEP_US = 5_000_000
@@ -37,7 +38,7 @@ def clock_ticked(state: State, event: ClockTicked) -> State:
     )
     if state.policy is not None:
         state = decayed(state, state.policy)
-    return _forget_answers(_look_at_deadlines(state))
+    return _forget_answers(look_again(_look_at_deadlines(state)))
 
 
 def _look_at_deadlines(state: State) -> State:

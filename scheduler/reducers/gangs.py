@@ -1,14 +1,15 @@
-"""Facts of agents about gangs. Those about an attempt that is not live change nothing."""
+"""Facts of agents about gangs. Those about an attempt that is not live free what was still held for it, if anything."""
 
 from types import MappingProxyType
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from gangline.events.control import LaunchFailed, RanksExited, RanksStarted
-from gangline.events.types import Share
 from gangline.scheduler.errors import Inapplicable
+from gangline.scheduler.holding import give_back, give_back_stale
 from gangline.scheduler.journal import put_job, put_node
-from gangline.scheduler.reducers.nodes import give_back
+from gangline.scheduler.reducers.faults import note_fault
 from gangline.scheduler.state import Attempt, Job, ShareStatus, State
 from gangline.scheduler.usage import milli_of, occupied
 
@@ -20,55 +21,73 @@ MAX_REASON_CHARACTERS = 1_000
 """Rounds repeat a reason, and must stay within a record."""
 
 
+class _Part(NamedTuple):
+    """What of a live attempt is on one node: the places of its shares, which start and end together."""
+
+    job: Job
+    attempt: Attempt
+    places: tuple[int, ...]
+
+    @property
+    def is_gone(self) -> bool:
+        return all(self.attempt.status[place].gone for place in self.places)
+
+
 def ranks_started(state: State, event: RanksStarted) -> State:
-    """Note that a share runs."""
-    found = _find(state, event)
-    if found is None:
+    """Note that a node's shares run."""
+    part = _find(state, event)
+    if part is None:
         return state
-    job, attempt, index = found
-    return _put(state, job, attempt, index, replace(attempt.status[index], started=True))
+    status = tuple(
+        replace(status, started=True) if place in part.places else status
+        for place, status in enumerate(part.attempt.status)
+    )
+    return _put(state, part.job, replace(part.attempt, status=status))
 
 
 def ranks_exited(state: State, event: RanksExited) -> State:
-    """Note exits; free what a share held once no process of it is left."""
-    found = _find(state, event)
-    if found is None:
-        return state
-    job, attempt, index = found
-    share = attempt.bound.shares[index]
-    before = attempt.status[index]
-    exited = before.exited
+    """Note exits; free what the shares held once no process of them is left."""
+    part = _find(state, event)
+    if part is None:
+        return _free_stale(state, event) if event.gone else state
+    attempt = part.attempt
+    status = list(attempt.status)
     failure = attempt.failure
     for exit_ in event.exits:
-        local = exit_.rank - share.first_rank
-        if not 0 <= local < len(share.gpus):
+        place = next((place for place in part.places if exit_.rank in attempt.bound.shares[place].ranks), None)
+        if place is None:
             raise Inapplicable(f"rank {exit_.rank} does not run on node {event.node_id!r}")
-        if not exited >> local & 1:
-            exited |= 1 << local
+        bit = 1 << (exit_.rank - attempt.bound.shares[place].first_rank)
+        if not status[place].exited & bit:
+            status[place] = replace(status[place], exited=status[place].exited | bit)
             if exit_.exit_code and failure is None and not attempt.is_stopping:
                 failure = f"rank {exit_.rank} on node {event.node_id} {_ending(exit_.exit_code)}"
-    gone = before.gone or event.gone
-    all_exited = exited == (1 << len(share.gpus)) - 1
-    if gone and not all_exited and failure is None and not attempt.is_stopping:
+    all_exited = all(status[place].exited == (1 << len(attempt.bound.shares[place].ranks)) - 1 for place in part.places)
+    if event.gone and not all_exited and failure is None and not attempt.is_stopping:
         failure = f"ranks on node {event.node_id} were lost"
-    status = replace(before, exited=exited, gone=gone)
-    state = _put(state, job, replace(attempt, failure=failure), index, status)
-    return _free(state, job, share) if gone and not before.gone else state
+    after = replace(attempt, failure=failure, status=tuple(status))
+    if event.gone and not part.is_gone:
+        return _free(state, _Part(part.job, after, part.places), event.node_id)
+    return _put(state, part.job, after)
 
 
 def launch_failed(state: State, event: LaunchFailed) -> State:
-    """Note why a share could not start; it holds nothing any more."""
-    found = _find(state, event)
-    if found is None or found[1].status[found[2]].gone:
+    """Note why a node's shares could not start; they hold nothing any more."""
+    part = _find(state, event)
+    if part is None:
+        return _free_stale(state, event)
+    if part.is_gone:
         return state
-    job, attempt, index = found
-    status = replace(attempt.status[index], gone=True)
+    if event.blame == "node":
+        state = note_fault(state, event.node_id, f"it could not launch {event.job_id}: {event.reason}", event.job_id)
+    attempt = part.attempt
     final = attempt.retryable and not event.retryable
     if attempt.stop is None or attempt.stop.reason == "rank_failed":
         # Why no other attempt could do better says more than what was reported before it.
-        failure = event.reason[:MAX_REASON_CHARACTERS] if final or attempt.failure is None else attempt.failure
-        attempt = replace(attempt, failure=failure, retryable=not final and attempt.retryable)
-    return _free(_put(state, job, attempt, index, status), job, attempt.bound.shares[index])
+        if final or attempt.failure is None:
+            attempt = replace(attempt, failure=event.reason[:MAX_REASON_CHARACTERS], blame=event.blame)
+        attempt = replace(attempt, retryable=not final and attempt.retryable)
+    return _free(state, _Part(part.job, attempt, part.places), event.node_id)
 
 
 def _ending(exit_code: int) -> str:
@@ -77,28 +96,37 @@ def _ending(exit_code: int) -> str:
     return f"was killed by signal {-exit_code}" + (f" ({SIGNALS[-exit_code]})" if -exit_code in SIGNALS else "")
 
 
-def _find(state: State, event: RanksStarted | RanksExited | LaunchFailed) -> tuple[Job, Attempt, int] | None:
+def _find(state: State, event: RanksStarted | RanksExited | LaunchFailed) -> _Part | None:
     job = state.jobs.get(event.job_id)
     if job is None or job.attempt is None or job.attempt.bound.attempt != event.attempt:
         return None
-    for index, share in enumerate(job.attempt.bound.shares):
-        if share.node_id == event.node_id:
-            return job, job.attempt, index
-    return None
+    shares = job.attempt.bound.shares
+    places = tuple(place for place, share in enumerate(shares) if share.node_id == event.node_id)
+    return _Part(job, job.attempt, places) if places else None
 
 
-def _put(state: State, job: Job, attempt: Attempt, index: int, status: ShareStatus) -> State:
-    statuses = (*attempt.status[:index], status, *attempt.status[index + 1 :])
-    return put_job(
-        state,
-        replace(job, attempt=replace(attempt, status=statuses)),
-        touched=state.touched.set(job.job_id, True),  # noqa: FBT003 - a map used as a set
+def _put(state: State, job: Job, attempt: Attempt) -> State:
+    touched = state.touched.set(job.job_id, True)  # noqa: FBT003 - a map used as a set
+    return put_job(state, replace(job, attempt=attempt), touched=touched)
+
+
+def _free(state: State, part: _Part, node_id: str) -> State:
+    """Note a node's shares gone, and give back what they held of it."""
+    status: tuple[ShareStatus, ...] = tuple(
+        replace(status, gone=True) if place in part.places else status
+        for place, status in enumerate(part.attempt.status)
     )
+    for place in part.places:
+        share = part.attempt.bound.shares[place]
+        state = occupied(state, part.job.spec.queue, -milli_of(share))
+        node = give_back(state.nodes[node_id], share, part.job.job_id)
+        state = put_node(state, node, placement_due=True)
+    return _put(state, part.job, replace(part.attempt, status=status))
 
 
-def _free(state: State, job: Job, share: Share) -> State:
-    state = occupied(state, job.spec.queue, -milli_of(share))
-    node = state.nodes.get(share.node_id)
-    if node is None:
+def _free_stale(state: State, event: RanksExited | LaunchFailed) -> State:
+    """Give back what an attempt that ended without this node still held there."""
+    node = state.nodes.get(event.node_id)
+    if node is None or not any((one.job_id, one.attempt) == (event.job_id, event.attempt) for one in node.stale):
         return state
-    return put_node(state, give_back(node, share, job.job_id), placement_due=True)
+    return put_node(state, give_back_stale(node, event.job_id, event.attempt), placement_due=True)

@@ -12,8 +12,8 @@ from gangline.events.decisions import (
     PreemptionOrdered,
 )
 from gangline.scheduler.journal import drop_job, drop_reserved, drop_room, put_job, put_node
-from gangline.scheduler.reducers.nodes import take
-from gangline.scheduler.state import Attempt, Job, ShareStatus, State
+from gangline.scheduler.holding import take
+from gangline.scheduler.state import Attempt, Job, ShareStatus, StaleShare, State
 from gangline.scheduler.usage import milli_of, occupied
 
 
@@ -76,7 +76,7 @@ def preemption_ordered(state: State, decision: PreemptionOrdered) -> State:
 
 
 def attempt_ended(state: State, decision: AttemptEnded) -> State:
-    """Take the attempt away; its GPUs were freed by the facts."""
+    """Take the attempt away; its GPUs were freed by the facts, and what was lost with a node stays held there."""
     return _without_attempt(state, decision.job_id)
 
 
@@ -87,8 +87,24 @@ def attempt_preempted(state: State, decision: AttemptPreempted) -> State:
 
 def _without_attempt(state: State, job_id: str) -> State:
     job = state.jobs[job_id]
-    bound_at_us = job.attempt.bound_at_us if job.attempt is not None else state.now_us
-    return _put_without_deadline(state, replace(job, attempt=None, ran_us=job.ran_us + state.now_us - bound_at_us))
+    if job.attempt is None:
+        return state
+    state = _keep_stale(state, job, job.attempt)
+    ran_us = job.ran_us + state.now_us - job.attempt.bound_at_us
+    return _put_without_deadline(state, replace(job, attempt=None, ran_us=ran_us))
+
+
+def _keep_stale(state: State, job: Job, attempt: Attempt) -> State:
+    """Remember on their nodes the shares of an ending attempt that were never reported gone; no queue pays for them."""
+    for share, status in zip(attempt.bound.shares, attempt.status, strict=True):
+        if status.gone:
+            continue
+        state = occupied(state, job.spec.queue, -milli_of(share))
+        node = state.nodes[share.node_id]
+        stale = StaleShare(job_id=job.job_id, attempt=attempt.bound.attempt, share=share)
+        held = tuple(held for held in node.held if held != job.job_id)
+        state = put_node(state, replace(node, held=held, stale=(*node.stale, stale)))
+    return state
 
 
 def _put_without_deadline(state: State, job: Job) -> State:
@@ -105,6 +121,8 @@ def job_requeued(state: State, decision: JobRequeued) -> State:
         # Who gave way to others has lost nothing to a failure, and waits like everyone.
         recovering=before.recovering or before.evicted is None or before.evicted.attempt != decision.attempt,
         failures_in_row=decision.failures_in_row,
+        excused_in_row=decision.excused_in_row,
+        immediate_in_row=decision.immediate_in_row,
         pending_since_us=state.now_us,
     )
     return put_job(

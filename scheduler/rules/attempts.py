@@ -10,6 +10,7 @@ from gangline.events.decisions import (
 )
 from gangline.events.types import Decision, Outcome, StopReason
 from gangline.scheduler.round import Round
+from gangline.scheduler.rules.retries import Failures, count, so_far, too_many
 from gangline.scheduler.state import Attempt, Job
 
 _SECOND_US = 1_000_000
@@ -35,11 +36,12 @@ def grace_us(round_: Round, job: Job) -> int:
 
 def is_ending(job: Job, attempt: Attempt) -> bool:
     """Whether the attempt is to stop, or is over, for what was reported or commanded."""
-    return job.cancelled or attempt.failure is not None or _is_gone(attempt)
+    return job.cancelled or attempt.failure is not None or _is_over(attempt)
 
 
-def _is_gone(attempt: Attempt) -> bool:
-    return all(status.gone for status in attempt.status)
+def _is_over(attempt: Attempt) -> bool:
+    """Whether nothing of it is waited for: what was lost with its node is not."""
+    return all(status.is_over for status in attempt.status)
 
 
 def _follow(round_: Round, job: Job) -> tuple[Decision, ...]:
@@ -47,10 +49,14 @@ def _follow(round_: Round, job: Job) -> tuple[Decision, ...]:
     if attempt is None:
         again = " again" if job.attempts else ""
         return _end(job, "cancelled", f"cancelled before it could start{again}") if job.cancelled else ()
-    if _is_gone(attempt):
+    if _is_over(attempt):
         return _end_attempt(round_, job, attempt)
     if attempt.stop is None and is_ending(job, attempt):
-        reason: StopReason = "cancelled" if job.cancelled else "rank_failed"
+        reason: StopReason = "rank_failed"
+        if job.cancelled:
+            reason = "cancelled"
+        elif any(status.lost for status in attempt.status):
+            reason = "node_lost"
         return (
             AttemptStopOrdered(
                 job_id=job.job_id, attempt=attempt.bound.attempt, reason=reason, grace_us=grace_us(round_, job)
@@ -70,23 +76,16 @@ def _end_attempt(round_: Round, job: Job, attempt: Attempt) -> tuple[Decision, .
         return _requeue(job, attempt, attempt.preempted)
     if attempt.failure is None:
         return _ended(job, attempt, "succeeded", "every rank exited with code 0")
-    if not attempt.retryable:
+    if not attempt.retryable or round_.policy is None:
         return _ended(job, attempt, "failed", attempt.failure)
-    retries = job.spec.retries
-    if retries is None:
-        retries = round_.policy.retries if round_.policy is not None else 0
-    failures = 1 if job.progressed else job.failures_in_row + 1
-    if failures > retries:
-        return _ended(
-            job,
-            attempt,
-            "failed",
-            f"{attempt.failure}; that was failure {failures} in a row without a newer committed checkpoint, "
-            f"and retries is {retries}",
-        )
+    failures = count(round_, round_.policy, job, attempt)
+    why = too_many(round_.policy, job, failures)
+    if why is not None:
+        return _ended(job, attempt, "failed", f"{attempt.failure}; {why}")
+    number = attempt.bound.attempt
     return (
-        AttemptEnded(job_id=job.job_id, attempt=attempt.bound.attempt, outcome="failed", cause=attempt.failure),
-        JobRequeued(job_id=job.job_id, attempt=attempt.bound.attempt, failures_in_row=failures, cause=attempt.failure),
+        AttemptEnded(job_id=job.job_id, attempt=number, outcome="failed", cause=attempt.failure),
+        _requeued(job, number, failures, attempt.failure),
     )
 
 
@@ -96,7 +95,18 @@ def _requeue(job: Job, attempt: Attempt, order: PreemptionOrdered) -> tuple[Deci
     number = attempt.bound.attempt
     return (
         AttemptPreempted(job_id=job.job_id, attempt=number, reason=order.reason, cause=cause),
-        JobRequeued(job_id=job.job_id, attempt=number, failures_in_row=job.failures_in_row, cause=cause),
+        _requeued(job, number, so_far(job), cause),
+    )
+
+
+def _requeued(job: Job, attempt: int, failures: Failures, cause: str) -> JobRequeued:
+    return JobRequeued(
+        job_id=job.job_id,
+        attempt=attempt,
+        failures_in_row=failures.own,
+        excused_in_row=failures.excused,
+        immediate_in_row=failures.immediate,
+        cause=cause,
     )
 
 

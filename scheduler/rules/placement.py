@@ -17,7 +17,7 @@ def decide(round_: Round) -> None:
         return
     pending = (round_.state.jobs[job_id] for job_id in sorted(round_.state.pending))
     jobs = sorted(pending, key=lambda job: place_in_order(job, policy))
-    fleet = round_.fleet
+    fleet = [node for node in round_.fleet if not node.is_blocked]
     position = {node.node_id: index for index, node in enumerate(fleet)}
     # Within a round things only fill up, so what failed once fails again.
     failed: set[Shape] = set()

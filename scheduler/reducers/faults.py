@@ -1,0 +1,138 @@
+"""What befalls nodes: lost and heard of again, broken, examined, quarantined and released.
+
+What counts as a node's fault, and what as a job's, is in docs/decisions/0010-whose-fault.md.
+"""
+
+from msgspec.structs import replace
+
+from gangline.events.control import NodeFaulted, NodeLost, NodeRecovered
+from gangline.events.decisions import NodeQuarantined, NodeReleased
+from gangline.scheduler.holding import counted
+from gangline.scheduler.journal import put_job, put_node
+from gangline.scheduler.state import Attempt, Fault, State
+from gangline.scheduler.timers import clear_timer, set_timer
+
+MAX_FAULTS = 16
+"""Faults that a node remembers; policies count fewer."""
+
+MAX_REASON_CHARACTERS = 200
+"""Of what is said about a node; rounds repeat it for every gang that had ranks there."""
+
+
+def node_lost(state: State, event: NodeLost) -> State:
+    """Fail what has ranks on the node; nothing starts there until it is heard of, and those are known to be gone."""
+    node = state.nodes.get(event.node_id)
+    if node is None or node.lost or node.boot_id != event.boot_id:
+        return state  # not known, a repeat, or older than what the node itself has said since
+    state = put_node(state, replace(node, lost=True))
+    state = note_fault(state, node.node_id, "it was lost")
+    return lose_ranks(state, node.node_id, f"node {node.node_id} was lost", lost=True)
+
+
+def node_recovered(state: State, event: NodeRecovered) -> State:
+    """Count with a lost node again; what its agent has not reported gone is still held there."""
+    node = state.nodes.get(event.node_id)
+    if node is None or not node.lost or node.boot_id != event.boot_id:
+        return state
+    return put_node(state, replace(node, lost=False), placement_due=True)
+
+
+def node_faulted(state: State, event: NodeFaulted) -> State:
+    """Take a broken GPU, or the node as a whole, out of use, and fail what runs on it."""
+    node = state.nodes.get(event.node_id)
+    reason = event.reason[:MAX_REASON_CHARACTERS]
+    if node is None:
+        return state
+    if event.gpu is None:
+        if node.sick or (node.quarantined and node.quarantined_until_us is None):
+            return state
+        state = _trouble(put_node(state, replace(node, sick=reason or "its hardware failed")), node.node_id)
+        return lose_ranks(state, node.node_id, f"node {node.node_id} failed: {reason}")
+    if event.gpu not in node.gpus or event.gpu in node.broken_gpus:
+        return state
+    broken = tuple(sorted((*node.broken_gpus, event.gpu)))
+    state = put_node(state, counted(state, replace(node, broken_gpus=broken)))
+    state = note_fault(state, node.node_id, f"its GPU {event.gpu} failed: {reason}")
+    text = f"GPU {event.gpu} of node {node.node_id} failed: {reason}"
+    return lose_ranks(state, node.node_id, text, gpu=event.gpu)
+
+
+def node_quarantined(state: State, decision: NodeQuarantined) -> State:
+    """Let nothing start on the node for a while, or until an operator says so."""
+    node = state.nodes[decision.node_id]
+    node = replace(
+        node,
+        quarantined=True,
+        quarantined_until_us=decision.until_us,
+        quarantine_reason=decision.reason,
+        sick="",
+        faults=(),
+    )
+    state = put_node(state, node)
+    if decision.until_us is None:
+        return clear_timer(state, "quarantine", node.node_id)
+    return set_timer(state, "quarantine", node.node_id, decision.until_us)
+
+
+def node_released(state: State, decision: NodeReleased) -> State:
+    """Let things start on the node again."""
+    return mended(state, decision.node_id)
+
+
+def mended(state: State, node_id: str) -> State:
+    """Return the state with nothing held against a node any more."""
+    node = state.nodes[node_id]
+    node = replace(
+        node,
+        quarantined=False,
+        quarantined_until_us=None,
+        quarantine_reason="",
+        sick="",
+        faults=(),
+        broken_gpus=(),
+    )
+    return put_node(clear_timer(state, "quarantine", node_id), counted(state, node), placement_due=True)
+
+
+def note_fault(state: State, node_id: str, reason: str, job_id: str = "") -> State:
+    """Remember a fault against a node; a job's launches count once, for all of them may be its own doing."""
+    node = state.nodes.get(node_id)
+    if node is None or (job_id and any(fault.job_id == job_id for fault in node.faults)):
+        return state
+    fault = Fault(at_us=state.now_us, reason=reason[:MAX_REASON_CHARACTERS], job_id=job_id)
+    return _trouble(put_node(state, replace(node, faults=(*node.faults, fault)[-MAX_FAULTS:])), node_id)
+
+
+def lose_ranks(state: State, node_id: str, reason: str, *, lost: bool = False, gpu: int | None = None) -> State:
+    """Fail the attempts with ranks on a node, or on one of its GPUs; where it is lost they do not wait for it."""
+    for job_id in state.nodes[node_id].held:
+        job = state.jobs[job_id]
+        attempt = job.attempt
+        if attempt is None or not _runs_on(attempt, node_id, gpu):
+            continue
+        if lost:
+            attempt = replace(
+                attempt,
+                status=tuple(
+                    replace(status, lost=True) if share.node_id == node_id and not status.gone else status
+                    for share, status in zip(attempt.bound.shares, attempt.status, strict=True)
+                ),
+            )
+        failing = not attempt.is_stopping or (attempt.stop is not None and attempt.stop.reason == "rank_failed")
+        if attempt.retryable and failing:
+            # That the hardware failed says more than how a rank died of it.
+            attempt = replace(attempt, failure=reason, blame="node")
+        touched = state.touched.set(job_id, True)  # noqa: FBT003 - a map used as a set
+        state = put_job(state, replace(job, attempt=attempt), touched=touched)
+    return state
+
+
+def _runs_on(attempt: Attempt, node_id: str, gpu: int | None) -> bool:
+    return any(
+        share.node_id == node_id and not status.gone and (gpu is None or gpu in share.gpus)
+        for share, status in zip(attempt.bound.shares, attempt.status, strict=True)
+    )
+
+
+def _trouble(state: State, node_id: str) -> State:
+    return replace(state, troubled=state.troubled.set(node_id, True))  # noqa: FBT003 - a map used as a set
