@@ -11,8 +11,8 @@ from gangline.events.decisions import (
     JobRequeued,
     PreemptionOrdered,
 )
-from gangline.scheduler.journal import drop_job, drop_reserved, drop_room, put_job, put_node
 from gangline.scheduler.holding import take
+from gangline.scheduler.journal import drop_job, drop_reserved, drop_room, put_job, put_node
 from gangline.scheduler.state import Attempt, Job, ShareStatus, StaleShare, State
 from gangline.scheduler.usage import milli_of, occupied
 

@@ -6,9 +6,9 @@ from typing import TypeVar
 from immutables import Map
 from msgspec.structs import replace
 
-from gangline.events.control import Heartbeat, TickerTookOver
+from gangline.events.control import Heartbeat, RanksExited, TickerTookOver
 from gangline.events.policy import Policy, Queue
-from gangline.events.types import JobSpec
+from gangline.events.types import AttemptRef, JobSpec
 from gangline.scheduler.state import Attempt, Job, State
 from tests.scheduler.world import SECOND_US, World
 
@@ -122,6 +122,45 @@ def reject(world: World, pick: Pick) -> None:
         world.rejects(job_id, any_of(pick, list(world.job(job_id).checkpoints)))
 
 
+def lose(world: World, pick: Pick) -> None:
+    world.loses(any_of(pick, list(NODES)))
+
+
+def recover(world: World, pick: Pick) -> None:
+    """Let a node be heard of again, which says nothing of what it still has; or let its agent list that."""
+    node_id = any_of(pick, list(NODES))
+    node = world.state.nodes.get(node_id)
+    if node is None or pick(2):
+        world.recovers(node_id)
+        return
+    stale = [AttemptRef(job_id=one.job_id, attempt=one.attempt) for one in node.stale]
+    world.node(
+        node_id,
+        node.gpus,
+        pod=node.pod,
+        gpu_type=node.gpu_type,
+        cpu_milli=node.cpu_milli,
+        memory_bytes=node.memory_bytes,
+        boot_id=any_of(pick, ["boot", "boot", "another"]),
+        agent_id=f"agent-{len(world.control)}",
+        attempts=tuple(one for one in stale if pick(2)),
+    )
+
+
+def break_down(world: World, pick: Pick) -> None:
+    world.breaks(any_of(pick, list(NODES)), None if pick(8) == 0 else pick(4))
+
+
+def leave_late(world: World, pick: Pick) -> None:
+    """Report gone what an ended attempt left on a lost node."""
+    stale = [(node_id, one) for node_id in NODES for one in getattr(world.state.nodes.get(node_id), "stale", ())]
+    if stale:
+        node_id, one = any_of(pick, stale)
+        world.append(
+            RanksExited(meta=world.meta(), job_id=one.job_id, attempt=one.attempt, node_id=node_id, exits=(), gone=True)
+        )
+
+
 def repeat(world: World, pick: Pick) -> None:
     """Append a record again, as an append that was not acknowledged is."""
     world.append_bytes(any_of(pick, world.control[-20:]).value)
@@ -145,6 +184,9 @@ def reform(world: World, pick: Pick) -> None:
             ahead_limit_us=10 * SECOND_US,
             port_count=any_of(pick, [2, 100]),
             checkpoints_kept=1 + pick(3),
+            quarantine_faults=1 + pick(3),
+            quarantine_us=any_of(pick, [10, 100]) * SECOND_US,
+            quarantined_max_ppm=any_of(pick, [100_000, 600_000]),
         )
     )
 
@@ -166,6 +208,10 @@ STEPS: list[Callable[[World, Pick], None]] = [
     cancel,
     start,
     *[leave] * 6,
+    lose,
+    *[recover] * 2,
+    break_down,
+    *[leave_late] * 2,
     *[checkpoint] * 2,
     reject,
     repeat,

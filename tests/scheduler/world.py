@@ -11,6 +11,9 @@ from gangline.events.control import (
     ClockTicked,
     LaunchFailed,
     LogCreated,
+    NodeFaulted,
+    NodeLost,
+    NodeRecovered,
     NodeRegistered,
     RanksExited,
     RanksStarted,
@@ -19,7 +22,7 @@ from gangline.events.control import (
 )
 from gangline.events.decisions import RoundDecided
 from gangline.events.policy import Policy
-from gangline.events.types import CheckpointRef, Decision, Event, Gpu, JobSpec, Meta, RankExit
+from gangline.events.types import AttemptRef, Blame, CheckpointRef, Decision, Event, Gpu, JobSpec, Meta, RankExit
 from gangline.scheduler import decide, evolve
 from gangline.scheduler.canonical import to_bytes
 from gangline.scheduler.decide import next_due_us, round_is_due
@@ -164,22 +167,36 @@ class World:
         gpu_type: str = "H100",
         cpu_milli: int = 64_000,
         memory_bytes: int = 512 * GIB,
+        boot_id: str = "boot",
+        agent_id: str = "agent",
+        attempts: tuple[AttemptRef, ...] | None = None,
     ) -> None:
         indexes = range(gpus) if isinstance(gpus, int) else gpus
         self.append(
             NodeRegistered(
                 meta=self.meta(),
                 node_id=node_id,
-                boot_id="boot",
-                agent_id="agent",
+                boot_id=boot_id,
+                agent_id=agent_id,
                 address=f"{node_id}.cluster",
                 pod=pod,
                 gpu_type=gpu_type,
                 gpus=tuple(Gpu(index=index) for index in indexes),
                 cpu_milli=cpu_milli,
                 memory_bytes=memory_bytes,
+                attempts=attempts or (),
+                attempts_listed=attempts is not None,
             )
         )
+
+    def loses(self, node_id: str, *, boot_id: str = "boot") -> None:
+        self.append(NodeLost(meta=self.meta(), node_id=node_id, boot_id=boot_id))
+
+    def recovers(self, node_id: str, *, boot_id: str = "boot") -> None:
+        self.append(NodeRecovered(meta=self.meta(), node_id=node_id, boot_id=boot_id))
+
+    def breaks(self, node_id: str, gpu: int | None = None, reason: str = "Xid 79: it fell off the bus") -> None:
+        self.append(NodeFaulted(meta=self.meta(), node_id=node_id, gpu=gpu, reason=reason))
 
     def starts(self, job_id: str, node_id: str | None = None) -> None:
         bound = self.attempt(job_id).bound
@@ -226,7 +243,15 @@ class World:
                     )
                 )
 
-    def cannot_start(self, job_id: str, reason: str, *, node_id: str | None = None, retryable: bool = False) -> None:
+    def cannot_start(
+        self,
+        job_id: str,
+        reason: str,
+        *,
+        node_id: str | None = None,
+        retryable: bool = False,
+        blame: Blame = "neither",
+    ) -> None:
         bound = self.attempt(job_id).bound
         for share in bound.shares:
             if node_id in {None, share.node_id}:
@@ -238,6 +263,7 @@ class World:
                         node_id=share.node_id,
                         reason=reason,
                         retryable=retryable,
+                        blame=blame,
                     )
                 )
 
