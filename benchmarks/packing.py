@@ -13,7 +13,7 @@ from benchmarks.packing_world import KINDS, MARKS_PERCENT, Outcome, Rule, Trace,
 from gangline.events.policy import Policy
 from gangline.scheduler.fit import Ask, Choice, Fit
 from gangline.scheduler.fleet import Fleet
-from gangline.scheduler.worth import Seen, Worth, arrived, is_due, learn, learnt
+from gangline.scheduler.worth import UNLEARNT, Seen, arrived, is_due, learn, learnt
 from gangline.simulator.openb import Task
 
 OPTIONS = (
@@ -40,7 +40,7 @@ class Default:
 
     def __init__(self, fleet: Fleet, policy: Policy) -> None:
         self._policy = policy
-        self._fit = Fit(fleet, Worth())
+        self._fit = Fit(fleet, UNLEARNT)
         self._seen = Seen()
         self.spent_s = 0.0
 

@@ -260,6 +260,29 @@ class CheckpointRefused(Decision, frozen=True, kw_only=True):
     reason: str
 
 
+class TypePrice(Value, frozen=True, kw_only=True):
+    """What a device of a type costs besides what is lost of its worth, in thousandths of a device."""
+
+    gpu_type: str
+    price: int
+
+
+class WorthLearnt(Decision, frozen=True, kw_only=True):
+    """What free shares of devices are worth to the jobs to come, learnt from those that have arrived."""
+
+    arrivals: int
+    """After how many jobs."""
+    of_free: tuple[Int32, ...]
+    """By the free share in hundredths (101 values), in thousandths of a device that is wholly free."""
+    prices: tuple[TypePrice, ...]
+    """Sorted by type; those of none cost nothing."""
+    cpu_milli_per_gpu: int
+    """A free device with less CPU free beside it is worth less; 0 for no such bound."""
+    memory_bytes_per_gpu: int
+    basis: tuple[tuple[Int32, ...], ...]
+    """Patterns of shares, in hundredths, into which devices are best cut: where the next computation begins."""
+
+
 class InputQuarantined(Decision, frozen=True, kw_only=True):
     """This record of `control` is skipped, now and in every replay."""
 
@@ -312,5 +335,6 @@ DECISIONS: tuple[type[Decision], ...] = (
     JobEnded,
     CheckpointCommitted,
     CheckpointRefused,
+    WorthLearnt,
     InputQuarantined,
 )

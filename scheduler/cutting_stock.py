@@ -13,8 +13,8 @@ from typing import NamedTuple
 MAX_PIVOTS = 2_000
 """Most ever seen are some hundred. Beyond this the values are those of a solution that could be bettered a little."""
 
-Pattern = tuple[tuple[int, int], ...]
-"""Which pieces are cut from one stock: (size, how many), sizes ascending."""
+Pattern = tuple[int, ...]
+"""The pieces that are cut from one stock, by their sizes, ascending."""
 
 
 class Cut(NamedTuple):
@@ -35,7 +35,7 @@ class _Basis:
     def __init__(self, sizes: Sequence[int], counts: Sequence[int]) -> None:
         """Begin with one piece a stock."""
         self.sizes = sizes
-        self.patterns: list[Pattern] = [((size, 1),) for size in sizes]
+        self.patterns: list[Pattern] = [(size,) for size in sizes]
         self.rows = [[int(row == column) for column in range(len(sizes))] for row in range(len(sizes))]
         self.used = list(counts)
         """Times the denominator, as the inverse."""
@@ -48,8 +48,7 @@ class _Basis:
 
     def enter(self, pattern: Pattern) -> None:
         """Bring a pattern into the basis, in place of the one that reaches zero first."""
-        counts = dict(pattern)
-        entering = [(place, counts[size]) for place, size in enumerate(self.sizes) if size in counts]
+        entering = [(place, count) for place, size in enumerate(self.sizes) if (count := pattern.count(size))]
         weights = [sum(row[place] * count for place, count in entering) for row in self.rows]
         leaving = self._leaving(weights)
         pivot, pivot_row, pivot_used = weights[leaving], self.rows[leaving], self.used[leaving]
@@ -92,11 +91,11 @@ def solve(pieces: Sequence[tuple[int, int]], capacity: int, known: Sequence[Patt
     sizes = [size for size, _ in wanted]
     basis = _Basis(sizes, [count for _, count in wanted])
     held = frozenset(sizes)
-    pool = [pattern for pattern in known if all(size in held for size, _ in pattern)]
-    pool += [((size, capacity // size),) for size in sizes]
+    pool = [pattern for pattern in known if held.issuperset(pattern)]
+    pool += [(size,) * (capacity // size) for size in sizes]
     while pool and basis.pivots < MAX_PIVOTS:
         prices = dict(zip(sizes, basis.prices(), strict=True))
-        saved = [sum(prices[size] * count for size, count in pattern) for pattern in pool]
+        saved = [sum(prices[size] for size in pattern) for pattern in pool]
         best = max(range(len(pool)), key=lambda place: (saved[place], -place))
         if saved[best] <= basis.denominator:
             break
@@ -130,10 +129,10 @@ def fill(sizes: Sequence[int], values: Sequence[int], capacity: int) -> tuple[li
 
 
 def _pattern(first: Sequence[int], rest: int) -> Pattern:
-    counts: dict[int, int] = {}
+    pieces: list[int] = []
     while rest:
         size = first[rest]
         if size:
-            counts[size] = counts.get(size, 0) + 1
+            pieces.append(size)
         rest -= size or 1
-    return tuple(sorted(counts.items()))
+    return tuple(sorted(pieces))

@@ -12,7 +12,16 @@ from gangline.events.ids import derived
 from gangline.events.types import Decision, Meta
 from gangline.scheduler.evolve import finish_round
 from gangline.scheduler.round import Round
-from gangline.scheduler.rules import answers, attempts, checkpoints, deadlines, node_faults, placement, quarantine
+from gangline.scheduler.rules import (
+    answers,
+    attempts,
+    checkpoints,
+    deadlines,
+    node_faults,
+    placement,
+    quarantine,
+    worth,
+)
 from gangline.scheduler.state import State
 
 RULES: tuple[Callable[[Round], None], ...] = (
@@ -22,6 +31,7 @@ RULES: tuple[Callable[[Round], None], ...] = (
     deadlines.decide,
     node_faults.decide,
     attempts.decide,
+    worth.decide,
     placement.decide,
 )
 """In the order in which a round applies them."""

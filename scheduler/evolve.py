@@ -10,7 +10,7 @@ from gangline.events import control, decisions
 from gangline.events.types import Decision, Event
 from gangline.scheduler.errors import Halted, Inapplicable
 from gangline.scheduler.journal import cut
-from gangline.scheduler.reducers import checkpoints, clock, commands, faults, gangs, jobs, nodes, room
+from gangline.scheduler.reducers import checkpoints, clock, commands, faults, gangs, jobs, nodes, room, worth
 from gangline.scheduler.state import State
 
 
@@ -71,6 +71,7 @@ _DECISIONS: Mapping[type, Callable[[State, Any], State]] = MappingProxyType(
         decisions.JobEnded: jobs.job_ended,
         decisions.CheckpointCommitted: checkpoints.checkpoint_committed,
         decisions.CheckpointRefused: checkpoints.checkpoint_refused,
+        decisions.WorthLearnt: worth.worth_learnt,
         decisions.InputQuarantined: _quarantined,
     }
 )

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gangline.events.decisions import WorthLearnt
 from gangline.scheduler.fleet import WHOLE_MILLI, Flags, Fleet, Ints
-from gangline.scheduler.worth import Worth
 
 COST_STEP = 10
 """Costs that differ by less are equal: worths are rounded."""
@@ -39,15 +39,15 @@ class Choice(NamedTuple):
 class Fit:
     """Finds room on a fleet by what was last learnt; the fleet may change meanwhile, `worth` through `learn` only."""
 
-    def __init__(self, fleet: Fleet, worth: Worth) -> None:
+    def __init__(self, fleet: Fleet, worth: WorthLearnt) -> None:
         self.fleet = fleet
         self.learn(worth)
 
-    def learn(self, worth: Worth) -> None:
+    def learn(self, worth: WorthLearnt) -> None:
         """Go by another worth from now on."""
         self.worth = worth
         self.fleet.set_worth(worth.of_free)
-        prices = dict(worth.prices)
+        prices = {price.gpu_type: price.price for price in worth.prices}
         self._price: Ints = np.array([prices.get(name, 0) for name in self.fleet.types], np.int64)
         self._priced = bool(prices)
 

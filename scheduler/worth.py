@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from gangline.events.decisions import TypePrice, WorthLearnt
 from gangline.events.types import Value
-from gangline.scheduler.cutting_stock import Pattern, solve
+from gangline.scheduler.cutting_stock import solve
 
 WHOLE_MILLI = 1000
 STEP_MILLI = 10
@@ -29,20 +30,8 @@ LINEAR = tuple(range(0, WHOLE_MILLI + 1, STEP_MILLI))
 """What holes are worth before anything has arrived: their size."""
 
 
-class Worth(Value, frozen=True, kw_only=True):
-    """What was learnt at one time; all of it decides where a job goes."""
-
-    arrivals: int = 0
-    """After how many jobs."""
-    of_free: tuple[int, ...] = LINEAR
-    """What a device is worth by its free share in hundredths (101 values), in thousandths of a free one."""
-    prices: tuple[tuple[str, int], ...] = ()
-    """What a thousandth of a device of a type costs besides, in millionths of a free device; sorted, without zeros."""
-    cpu_milli_per_gpu: int = 0
-    """With each free GPU so much CPU has to be free, or it is worth less; 0 for no such bound."""
-    memory_bytes_per_gpu: int = 0
-    basis: tuple[Pattern, ...] = ()
-    """The patterns into which devices are best cut, to begin the next computation from."""
+UNLEARNT = WorthLearnt(arrivals=0, of_free=LINEAR, prices=(), cpu_milli_per_gpu=0, memory_bytes_per_gpu=0, basis=())
+"""Before anything has arrived, and where the rule is off: plain best fit."""
 
 
 class Seen(Value, frozen=True, kw_only=True):
@@ -57,7 +46,7 @@ class Seen(Value, frozen=True, kw_only=True):
     cpu_milli: int = 0
     """Asked for by jobs with GPUs, as the others."""
     memory_bytes: int = 0
-    worth: Worth = Worth()
+    worth: WorthLearnt = UNLEARNT
 
 
 def arrived(
@@ -86,14 +75,14 @@ def is_due(seen: Seen, every: int) -> bool:
     return seen.arrivals >= min(1 << last.bit_length(), last + every)
 
 
-def learn(seen: Seen, free_milli: Sequence[tuple[str, int]]) -> Worth:
+def learn(seen: Seen, free_milli: Sequence[tuple[str, int]]) -> WorthLearnt:
     """Return what the jobs seen make of a fleet with so many thousandths of GPUs free of each type."""
     pieces = [(size, count) for size, count in enumerate(seen.sizes) if count]
     of_free, basis = LINEAR, seen.worth.basis
     if pieces:
         cut = solve(pieces, STEPS, basis)
         of_free, basis = tuple(int(worth * WHOLE_MILLI) for worth in cut.worth), cut.patterns
-    return Worth(
+    return WorthLearnt(
         arrivals=seen.arrivals,
         of_free=of_free,
         prices=_prices(seen, free_milli),
@@ -103,7 +92,7 @@ def learn(seen: Seen, free_milli: Sequence[tuple[str, int]]) -> Worth:
     )
 
 
-def learnt(seen: Seen, worth: Worth, kept_ppm: int) -> Seen:
+def learnt(seen: Seen, worth: WorthLearnt, kept_ppm: int) -> Seen:
     """Return the sums with what was learnt of them, and this part of them kept: with time, old jobs count for less."""
     if kept_ppm >= PPM:
         return replace(seen, worth=worth)
@@ -132,7 +121,7 @@ def _per_gpu(asked: int, gpu_milli: int) -> int:
     return asked * WHOLE_MILLI * RATIO_PERCENT // (gpu_milli * 100) if gpu_milli else 0
 
 
-def _prices(seen: Seen, free_milli: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+def _prices(seen: Seen, free_milli: Sequence[tuple[str, int]]) -> tuple[TypePrice, ...]:
     """Return what each type costs: for each set with it, the set's share of demand over its share of what is free."""
     free = dict(free_milli)
     prices = dict.fromkeys(sorted(free), 0)
@@ -145,4 +134,4 @@ def _prices(seen: Seen, free_milli: Sequence[tuple[str, int]]) -> tuple[tuple[st
         for gpu_type in types:
             if gpu_type in prices:
                 prices[gpu_type] = min(prices[gpu_type] + price, MAX_PRICE)
-    return tuple((gpu_type, price) for gpu_type, price in sorted(prices.items()) if price)
+    return tuple(TypePrice(gpu_type=gpu_type, price=price) for gpu_type, price in sorted(prices.items()) if price)

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from gangline.events.decisions import TypePrice, WorthLearnt
 from gangline.scheduler.fit import Ask, Choice, Fit
 from gangline.scheduler.fleet import Fleet
 from gangline.scheduler.state import Node
-from gangline.scheduler.worth import Seen, Worth, arrived, learn
+from gangline.scheduler.worth import UNLEARNT, Seen, arrived, learn
 
 
 def node(node_id: str, *free_milli: int, pod: str = "p", gpu_type: str = "A", cpu: int = 0, memory: int = 0) -> Node:
@@ -30,7 +32,7 @@ def node(node_id: str, *free_milli: int, pod: str = "p", gpu_type: str = "A", cp
     )
 
 
-def plain_worth(free_milli: tuple[int, ...], cpu: int, memory: int, worth: Worth) -> int:
+def plain_worth(free_milli: tuple[int, ...], cpu: int, memory: int, worth: WorthLearnt) -> int:
     """Return what a node is worth, as the findings put it."""
     values = [sum(worth.of_free[free // 10] for free in free_milli)]
     if worth.cpu_milli_per_gpu:
@@ -55,9 +57,9 @@ def ways(one: Node, ask: Ask) -> Iterator[tuple[int, ...]]:
         yield tuple(enough[: ask.gpus])
 
 
-def plain_choice(nodes: list[Node], worth: Worth, ask: Ask, allowed: list[bool]) -> Choice | None:
+def plain_choice(nodes: list[Node], worth: WorthLearnt, ask: Ask, allowed: list[bool]) -> Choice | None:
     """Return the least of all ways by the key of the findings."""
-    prices = dict(worth.prices)
+    prices = {price.gpu_type: price.price for price in worth.prices}
     found: list[tuple[int, tuple[int, ...], int, bool, int, tuple[int, ...]]] = []
     for row, one in enumerate(nodes):
         for columns in ways(one, ask) if allowed[row] else ():
@@ -103,7 +105,7 @@ ASKS = st.one_of(
 
 
 @st.composite
-def worths(draw: st.DrawFn) -> Worth:
+def worths(draw: st.DrawFn) -> WorthLearnt:
     """Return what is learnt of some arrivals."""
     seen = Seen()
     for ask in draw(st.lists(ASKS, max_size=6)):
@@ -120,7 +122,9 @@ def worths(draw: st.DrawFn) -> Worth:
 
 
 @given(NODES, worths(), ASKS, st.data())
-def test_the_choice_is_the_least_of_all_ways(nodes: list[Node], worth: Worth, ask: Ask, data: st.DataObject) -> None:
+def test_the_choice_is_the_least_of_all_ways(
+    nodes: list[Node], worth: WorthLearnt, ask: Ask, data: st.DataObject
+) -> None:
     flags = st.lists(st.sampled_from([True, True, True, False]), min_size=len(nodes), max_size=len(nodes))
     allowed, blocked = data.draw(flags), [not open_ for open_ in data.draw(flags)]
     fleet = Fleet(nodes)
@@ -131,7 +135,7 @@ def test_the_choice_is_the_least_of_all_ways(nodes: list[Node], worth: Worth, as
 
 
 @given(NODES, worths(), st.lists(ASKS, min_size=1, max_size=8))
-def test_a_fleet_that_fills_up_is_as_one_built_anew(nodes: list[Node], worth: Worth, asks: list[Ask]) -> None:
+def test_a_fleet_that_fills_up_is_as_one_built_anew(nodes: list[Node], worth: WorthLearnt, asks: list[Ask]) -> None:
     fleet = Fleet(nodes)
     fit = Fit(fleet, worth)
     for ask in asks:
@@ -169,7 +173,7 @@ BEST_FIT: dict[str, tuple[list[Node], int, Choice | None]] = {
 @pytest.mark.parametrize("name", BEST_FIT)
 def test_without_cpu_and_types_whole_gpus_are_a_plain_best_fit(name: str) -> None:
     nodes, gpus, expected = BEST_FIT[name]
-    for worth in (Worth(), learn(arrived(Seen(), gpus=8, gpu_milli=1000, cpu_milli=0, memory_bytes=0), [("A", 1)])):
+    for worth in (UNLEARNT, learn(arrived(Seen(), gpus=8, gpu_milli=1000, cpu_milli=0, memory_bytes=0), [("A", 1)])):
         assert Fit(Fleet(nodes), worth).choose(Ask(gpus, 1000)) == expected
 
 
@@ -184,20 +188,20 @@ def test_a_fraction_spares_the_hole_that_a_coming_one_fits() -> None:
 
 
 def test_a_job_without_gpus_goes_where_gpus_cannot_use_the_cpu() -> None:
-    worth = Worth(cpu_milli_per_gpu=10_000)
+    worth = replace(UNLEARNT, cpu_milli_per_gpu=10_000)
     fleet = Fleet([node("a", 1000, cpu=10_000), node("b", 0, cpu=10_000), node("c", 0, cpu=10_000)])
     assert Fit(fleet, worth).choose(Ask(0, 0, cpu_milli=4_000)) == Choice(1, ())
 
 
 def test_a_scarce_type_is_kept_for_those_who_need_it() -> None:
     fleet = Fleet([node("a", 1000, gpu_type="A"), node("b", 1000, 1000, gpu_type="B")])
-    fit = Fit(fleet, Worth())
+    fit = Fit(fleet, UNLEARNT)
     assert fit.choose(Ask(1, 1000)) == Choice(0, (0,))
-    fit.learn(Worth(prices=(("A", 50),)))
+    fit.learn(replace(UNLEARNT, prices=(TypePrice(gpu_type="A", price=50),)))
     assert fit.choose(Ask(1, 1000)) == Choice(1, (0,))
     assert fit.choose(Ask(1, 1000), fleet.types_mask(("A",))) == Choice(0, (0,)), "nothing that fits is held back"
 
 
 def test_an_empty_fleet_holds_nothing() -> None:
-    fit = Fit(Fleet([]), Worth())
+    fit = Fit(Fleet([]), UNLEARNT)
     assert [fit.choose(ask) for ask in (Ask(0, 0), Ask(1, 1000), Ask(1, 10))] == [None] * 3

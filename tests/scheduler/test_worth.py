@@ -6,8 +6,10 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from gangline.scheduler.worth import LINEAR, MAX_PRICE, MAX_TYPE_SETS, Seen, Worth, arrived, is_due, learn, learnt
+from gangline.events.decisions import TypePrice
+from gangline.scheduler.worth import LINEAR, MAX_PRICE, MAX_TYPE_SETS, UNLEARNT, Seen, arrived, is_due, learn, learnt
 
 GIB = 1 << 30
 FREE = [("A", 6_000), ("B", 2_000), ("C", 2_000)]
@@ -15,6 +17,10 @@ FREE = [("A", 6_000), ("B", 2_000), ("C", 2_000)]
 
 def gpus(seen: Seen, count: int, milli: int = 1000, *types: str, cpu: int = 0, memory: int = 0) -> Seen:
     return arrived(seen, gpus=count, gpu_milli=milli, cpu_milli=cpu, memory_bytes=memory, gpu_types=types)
+
+
+def priced(**prices: int) -> tuple[TypePrice, ...]:
+    return tuple(TypePrice(gpu_type=name, price=price) for name, price in prices.items())
 
 
 ARRIVALS = st.lists(
@@ -36,8 +42,8 @@ def fed(arrivals: list[tuple[int, int, tuple[str, ...], int]]) -> Seen:
 
 
 def test_before_anything_arrived_a_hole_is_worth_its_size() -> None:
-    assert learn(Seen(), FREE) == Worth()
-    assert Worth().of_free == LINEAR == tuple(range(0, 1001, 10))
+    assert learn(Seen(), FREE) == UNLEARNT
+    assert UNLEARNT.of_free == LINEAR == tuple(range(0, 1001, 10))
 
 
 def test_a_hole_too_small_for_what_arrives_is_worth_nothing() -> None:
@@ -87,7 +93,7 @@ def test_cpu_and_memory_are_what_jobs_with_gpus_ask_less_a_tenth() -> None:
 
 def test_jobs_without_gpus_bound_nothing() -> None:
     worth = learn(gpus(Seen(), 0, cpu=500_000, memory=500 * GIB), FREE)
-    assert worth == Worth(arrivals=1)
+    assert worth == replace(UNLEARNT, arrivals=1)
 
 
 def test_a_type_costs_its_share_of_demand_over_its_share_of_what_is_free() -> None:
@@ -95,7 +101,7 @@ def test_a_type_costs_its_share_of_demand_over_its_share_of_what_is_free() -> No
     seen = gpus(seen, 1, 1000, "C")
     seen = gpus(seen, 5, 1000)
     # Of 8,000 asked, 2,000 want B or C, 4,000 of 10,000 free; 1,000 want C, 2,000 of 10,000 free.
-    assert learn(seen, FREE).prices == (("B", 625), ("C", 625 + 625))
+    assert learn(seen, FREE).prices == priced(B=625, C=625 + 625)
 
 
 def test_whoever_accepts_any_type_adds_to_no_price() -> None:
@@ -109,7 +115,7 @@ def test_a_type_that_is_used_up_or_gone_has_no_price() -> None:
 
 def test_a_price_has_a_bound() -> None:
     seen = gpus(Seen(), 1, 1000, "B")
-    assert learn(seen, [("A", 10**9), ("B", 1)]).prices == (("B", MAX_PRICE),)
+    assert learn(seen, [("A", 10**9), ("B", 1)]).prices == priced(B=MAX_PRICE)
 
 
 def test_further_sets_of_types_count_as_any() -> None:
@@ -133,9 +139,9 @@ def test_it_learns_after_1_2_4_8_arrivals_and_then_every_so_many() -> None:
 
 
 def test_it_is_due_at_the_next_round_if_many_arrive_at_once() -> None:
-    seen = Seen(arrivals=300, worth=Worth(arrivals=5))
+    seen = Seen(arrivals=300, worth=replace(UNLEARNT, arrivals=5))
     assert is_due(seen, 256)
-    assert not is_due(msgspec.structs.replace(seen, worth=Worth(arrivals=300)), 256)
+    assert not is_due(replace(seen, worth=replace(UNLEARNT, arrivals=300)), 256)
 
 
 def test_nothing_is_due_before_the_first_arrival() -> None:
@@ -144,8 +150,8 @@ def test_nothing_is_due_before_the_first_arrival() -> None:
 
 def test_what_is_kept_of_old_arrivals_is_a_part_of_every_sum() -> None:
     seen = gpus(Seen(), 2, 1000, "A", "B", cpu=10, memory=100)
-    after = learnt(seen, Worth(arrivals=1), 500_000)
-    assert after.worth == Worth(arrivals=1)
+    after = learnt(seen, replace(UNLEARNT, arrivals=1), 500_000)
+    assert after.worth == replace(UNLEARNT, arrivals=1)
     assert (after.sizes[100], after.by_types, after.gpu_milli) == (1_000, ((("A", "B"), 1_000),), 1_000)
     assert (after.cpu_milli, after.memory_bytes, after.arrivals) == (5, 50, 1)
 
@@ -153,7 +159,7 @@ def test_what_is_kept_of_old_arrivals_is_a_part_of_every_sum() -> None:
 def test_what_came_long_ago_is_forgotten() -> None:
     seen = gpus(Seen(), 1, 300, "A")
     for _ in range(40):
-        seen = learnt(seen, Worth(arrivals=1), 500_000)
+        seen = learnt(seen, replace(UNLEARNT, arrivals=1), 500_000)
     assert (sum(seen.sizes), seen.by_types) == (0, ())
     assert learn(seen, FREE).of_free == LINEAR
 
