@@ -4,8 +4,10 @@ from gangline.events.codec import encode
 from gangline.events.policy import Policy
 from gangline.events.types import Decision, JobSpec
 from gangline.scheduler.evolve import apply_decision
-from gangline.scheduler.placement import Shape, emptied, place, shape_of
+from gangline.scheduler.placement import place_parts
+from gangline.scheduler.shapes import Shape, shape_of
 from gangline.scheduler.state import Node, State
+from gangline.scheduler.views import Views
 
 MAX_ROUND_BYTES = 512_000
 """Encoded decisions of one round; only a first group may pass it, and a record holds the largest that there is."""
@@ -17,31 +19,32 @@ class Round:
     `policy` is that of the round's beginning: one activated in it is effective from the next tick.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, views: Views) -> None:
         self.state = state
         self.policy: Policy | None = state.policy
         self.encoded: list[bytes] = []
         self.decisions: list[Decision] = []
         self.full = False
         self._size_bytes = 0
-        self._fleet: list[Node] | None = None
-        self._emptied: list[Node] | None = None
+        self._views = views
         self._placeable: dict[Shape, bool] = {}
 
     @property
+    def views(self) -> Views:
+        """The indexes, following the state as it is now."""
+        self._views.sync(self.state)
+        return self._views
+
+    @property
     def fleet(self) -> list[Node]:
-        """The nodes in natural order of their ids; whoever binds a gang keeps it up to date."""
-        if self._fleet is None:
-            self._fleet = [self.state.nodes[node_id] for node_id in self.state.node_order]
-        return self._fleet
+        """The nodes in natural order of their ids."""
+        return [self.state.nodes[node_id] for node_id in self.state.node_order]
 
     def could_ever_start(self, spec: JobSpec) -> bool:
         """Whether a gang would fit if nothing else ran."""
         shape = shape_of(spec)
         if shape not in self._placeable:
-            if self._emptied is None:
-                self._emptied = [emptied(node) for node in self.fleet]
-            self._placeable[shape] = place(self._emptied, spec) is not None
+            self._placeable[shape] = bool(place_parts(self.views.nodes.empty, shape))
         return self._placeable[shape]
 
     def emit(self, *group: Decision) -> bool:

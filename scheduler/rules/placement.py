@@ -1,13 +1,29 @@
-"""Pending jobs get their gangs, in order; what does not fit is skipped, unless policy says that it blocks."""
+"""Pending jobs get their gangs, in turn; what does not fit is skipped, and nothing that fits is held back.
+
+Only quota, holds, reservations and spares keep a job from nodes that would hold it.
+"""
+
+from heapq import heapify, heappop, heappush
+
+import numpy as np
 
 from gangline.events.decisions import GangBound
 from gangline.events.ids import derived
 from gangline.events.policy import Policy
-from gangline.scheduler.order import place_in_order
-from gangline.scheduler.placement import Shape, place, shape_of
+from gangline.events.types import Share
+from gangline.scheduler.fleet import Flags
+from gangline.scheduler.placement import place
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules.attempts import grace_us
-from gangline.scheduler.state import Node, State
+from gangline.scheduler.shapes import Shape
+from gangline.scheduler.state import Job, Node, State
+from gangline.scheduler.turns import Turn, turn_of
+from gangline.scheduler.views import Views
+from gangline.scheduler.views.pending import GroupKey
+from gangline.scheduler.views.uses import quota_is_on
+
+MAX_PORT_TRIES = 8
+"""Nodes whose rendezvous ports are used up, for one job in one round."""
 
 
 def decide(round_: Round) -> None:
@@ -15,46 +31,171 @@ def decide(round_: Round) -> None:
     policy = round_.policy
     if policy is None or not round_.state.placement_due:
         return
-    pending = (round_.state.jobs[job_id] for job_id in sorted(round_.state.pending))
-    jobs = sorted(pending, key=lambda job: place_in_order(job, policy))
-    fleet = [node for node in round_.fleet if not node.is_blocked]
-    position = {node.node_id: index for index, node in enumerate(fleet)}
-    # Within a round things only fill up, so what failed once fails again.
-    failed: set[Shape] = set()
-    for job in jobs:
-        shape = shape_of(job.spec)
-        if shape in failed:
+    if not _bind_held(round_, policy):
+        return
+    heap = _turns(round_, policy)
+    failed: dict[tuple[Shape, bytes | None], None] = {}
+    while heap:
+        turn, group = heappop(heap)
+        views, state = round_.views, round_.state
+        line = views.pending.groups.get(group)
+        if line is None:
             continue
-        shares = place(fleet, job.spec)
-        port = None if shares is None else _free_port(round_.state, policy, round_.state.nodes[shares[0].node_id])
-        if shares is None or port is None:
+        now = turn_of(state, policy, views, group, line[0])
+        if now > turn:
+            heappush(heap, (now, group))
+            continue
+        bound = None
+        if group.shape not in views.pending.failed:
+            bound = _try(round_, policy, state.jobs[now.job_id], group, failed)
+        if bound is None:
             if policy.head_blocks:
                 return
-            failed.add(shape)
             continue
-        spec = job.spec
-        bound = GangBound(
-            job_id=job.job_id,
-            attempt=job.attempts + 1,
-            shares=shares,
-            world_size=spec.gpus,
-            master_address=shares[0].address,
-            master_port=port,
-            resume=job.checkpoints,
-            name=spec.name,
-            command=spec.command,
-            env=spec.env,
-            grace_us=grace_us(round_, job),
-            code=spec.code,
-            checkpoints=spec.checkpoints,
-        )
         if not round_.emit(bound):
             return
-        for share in shares:
-            fleet[position[share.node_id]] = round_.state.nodes[share.node_id]
+        if group in round_.views.pending.groups:
+            heappush(heap, (now, group))
 
 
-def _free_port(state: State, policy: Policy, node: Node) -> int | None:
+def _turns(round_: Round, policy: Policy) -> list[tuple[Turn, GroupKey]]:
+    """Return the groups that could have room, as a heap."""
+    pending = round_.views.pending
+    heap = [
+        (turn_of(round_.state, policy, round_.views, group, pending.groups[group][0]), group)
+        for shape in pending.by_shape
+        if policy.head_blocks or shape not in pending.failed
+        for group in pending.by_shape[shape]
+    ]
+    heapify(heap)
+    return heap
+
+
+def _try(
+    round_: Round, policy: Policy, job: Job, group: GroupKey, failed: dict[tuple[Shape, bytes | None], None]
+) -> GangBound | None:
+    """Return the binding of a job, or None if there is no room for it, or none that it may have."""
+    views = round_.views
+    barred, allowed = allowed_nodes(round_.state, policy, views, job)
+    if barred:
+        return None
+    tried = (group.shape, None if allowed is None else allowed.tobytes())
+    if tried in failed:
+        return None
+    for _ in range(MAX_PORT_TRIES):
+        shares = place(views.nodes.fit, round_.state.nodes, group.shape, allowed)
+        if shares is None:
+            failed[tried] = None
+            if allowed is None:
+                views.pending.failed[group.shape] = None
+            return None
+        port = free_port(round_.state, policy, round_.state.nodes[shares[0].node_id])
+        if port is not None:
+            return binding(round_, job, shares, port)
+        allowed = np.ones(views.nodes.fleet.size, np.bool_) if allowed is None else allowed.copy()
+        allowed[views.nodes.fleet.row[shares[0].node_id]] = False
+    return None
+
+
+def allowed_nodes(state: State, policy: Policy, views: Views, job: Job) -> tuple[bool, Flags | None]:
+    """Return whether quota bars a job altogether, and else on which nodes it may be placed (None: all)."""
+    spec = job.spec
+    mask: Flags | None = None
+    milli = spec.gpus * spec.gpu_milli
+    if quota_is_on(policy) and milli:
+        types = spec.gpu_types or views.uses.tree.types
+        free = [
+            gpu_type
+            for gpu_type in types
+            if views.uses.allows(spec.queue, gpu_type, milli, preemptible=spec.preemptible)
+        ]
+        if not free:
+            return True, None
+        if len(free) < len(types):
+            mask = views.nodes.fleet.types_mask(free)
+    for bar in (_reserved(state, views, job), _spares(policy, views, job)):
+        if bar is not None:
+            mask = ~bar if mask is None else mask & ~bar
+    return False, mask
+
+
+def _reserved(state: State, views: Views, job: Job) -> Flags | None:
+    """Return the nodes that wait for others, and that this job would not leave in time."""
+    nodes = views.nodes
+    if not nodes.reserved_for:
+        return None
+    ends_us = None if job.spec.max_runtime_us is None else state.now_us + job.spec.max_runtime_us
+    bar = nodes.reserved_until > 0
+    if ends_us is not None:
+        bar &= nodes.reserved_until < ends_us
+    for row in sorted(nodes.reserved_for):
+        if nodes.reserved_for[row] == job.job_id:
+            bar[row] = False
+    return bar if bar.any() else None
+
+
+def _spares(policy: Policy, views: Views, job: Job) -> Flags | None:
+    """Return the wholly free nodes that are kept for recovery: the last ones."""
+    fleet = views.nodes.fleet
+    count = max(policy.spare_nodes, policy.spare_ppm * fleet.size // 1_000_000)
+    if not count or job.recovering or "spares" not in policy.rules:
+        return None
+    whole = np.flatnonzero((fleet.whole_free == fleet.devices) & (fleet.devices > 0) & ~fleet.blocked)
+    if not whole.size:
+        return None
+    bar = np.zeros(fleet.size, np.bool_)
+    bar[whole[-count:]] = True
+    return bar
+
+
+def _bind_held(round_: Round, policy: Policy) -> bool:
+    """Bind every claimant whose held shares are free; False if the round is full."""
+    for job_id in sorted(round_.state.room):
+        state = round_.state
+        job, room = state.jobs.get(job_id), state.room[job_id]
+        if job is None or job_id not in state.pending or job.held:
+            continue
+        if not all(_is_free(state.nodes.get(share.node_id), share) for share in room.shares):
+            continue
+        port = free_port(state, policy, state.nodes[room.shares[0].node_id])
+        if port is not None and not round_.emit(binding(round_, job, room.shares, port)):
+            return False
+    return True
+
+
+def _is_free(node: Node | None, share: Share) -> bool:
+    """Whether nobody has what is held."""
+    if node is None or node.is_blocked:
+        return False
+    free = dict(zip(node.gpus, node.free_milli, strict=True))
+    return (
+        all(free.get(gpu, 0) >= share.gpu_milli for gpu in share.gpus)
+        and (not share.cpu_milli or node.cpu_free_milli >= share.cpu_milli)
+        and (not share.memory_bytes or node.memory_free_bytes >= share.memory_bytes)
+    )
+
+
+def binding(round_: Round, job: Job, shares: tuple[Share, ...], port: int) -> GangBound:
+    """Return the decision that starts a job's next attempt on these shares."""
+    spec = job.spec
+    return GangBound(
+        job_id=job.job_id,
+        attempt=job.attempts + 1,
+        shares=shares,
+        world_size=sum(len(share.ranks) for share in shares),
+        master_address=shares[0].address,
+        master_port=port,
+        resume=job.checkpoints,
+        name=spec.name,
+        command=spec.command,
+        env=spec.env,
+        grace_us=grace_us(round_, job),
+        code=spec.code,
+        checkpoints=spec.checkpoints,
+    )
+
+
+def free_port(state: State, policy: Policy, node: Node) -> int | None:
     """Return the next port of the policy's range that no live attempt uses on this node, after the one used last.
 
     Where a log begins in the range follows from its id, so that two ganglines on one machine rarely want the same port.

@@ -1,0 +1,81 @@
+"""Whose turn it is: the order in which the groups of pending jobs are tried.
+
+Recovering jobs; then those within guarantee; then multi-node gangs never started that have waited long; then the rest.
+Between queues the first level of the tree decides where their paths differ, by what was used of late over weight;
+inside a queue priority, level of service, submission.
+"""
+
+from typing import NamedTuple
+
+from gangline.events.policy import Policy
+from gangline.scheduler.shapes import Shape
+from gangline.scheduler.state import Job, State
+from gangline.scheduler.views import Views
+from gangline.scheduler.views.pending import Entry, GroupKey, key_of
+from gangline.scheduler.views.uses import quota_is_on
+
+RECOVERING, WITHIN, FIRST_START, REST = range(4)
+"""The classes, in the order in which they are served."""
+
+
+class Turn(NamedTuple):
+    """A sort key; the smallest is tried first. No two jobs have the same."""
+
+    class_: int
+    queues: tuple[tuple[bool, int, str], ...]
+    negative_priority: int
+    level: int
+    first: int
+    submitted: int
+    job_id: str
+
+
+def turn_of(state: State, policy: Policy, views: Views, group: GroupKey, head: Entry) -> Turn:
+    """Return when a group's first job is tried."""
+    first, submitted, job_id = head
+    if policy.order != "fair":
+        return Turn(REST, (), 0, 0, first, submitted, job_id)
+    uses = views.uses
+    fair = "fair_share" in policy.rules
+    queues = tuple(
+        (not is_within(views, policy, path, group.shape), uses.share_of(state, path) if fair else 0, path)
+        for path in uses.tree.prefixes(group.queue)
+    )
+    if group.recovering:
+        class_ = RECOVERING
+    elif not queues[0][0]:
+        class_ = WITHIN
+    elif group.is_new_gang and is_long_waiting(state, policy, state.jobs[job_id]):
+        class_ = FIRST_START
+    else:
+        class_ = REST
+    return Turn(class_, queues, -group.priority, group.level, first, submitted, job_id)
+
+
+def turn_of_job(state: State, policy: Policy, views: Views, job: Job) -> Turn:
+    """Return when a pending job would be tried if it were the first of its group."""
+    group = key_of(policy, job, views.nodes.fleet.widest)
+    return turn_of(state, policy, views, group, (0, job.submitted, job.job_id))
+
+
+def is_within(views: Views, policy: Policy, path: str, shape: Shape) -> bool:
+    """Whether a queue stays within its guarantee with a job of this shape, of one of the types that it accepts."""
+    if not quota_is_on(policy):
+        return False
+    uses = views.uses
+    return any(uses.is_within(path, gpu_type, shape.milli) for gpu_type in shape.gpu_types or uses.tree.types)
+
+
+def is_long_waiting(state: State, policy: Policy, job: Job) -> bool:
+    """Whether a gang that was never started has waited so long that it comes before the rest."""
+    return (
+        "first_start" in policy.rules
+        and not job.attempts
+        and state.now_us - job.pending_since_us >= policy.first_start_after_us
+    )
+
+
+def waited_us(state: State, job: Job) -> int:
+    """Return how long a job has waited in all."""
+    waiting = state.now_us - job.pending_since_us if job.attempt is None else 0
+    return job.waited_us + waiting

@@ -1,0 +1,156 @@
+"""The fleet as arrays, with what is held for claimants taken off, and with what is reserved."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec.structs import replace
+
+from gangline.events.decisions import RoomHeld
+from gangline.events.types import Share
+from gangline.scheduler.fit import Fit
+from gangline.scheduler.fleet import WHOLE_MILLI, Fleet, Ints
+from gangline.scheduler.state import Node, State
+from gangline.scheduler.worth import Worth
+
+
+class NodesView:
+    """What is free for whoever has nothing held for him. `freed` lists the rows with more free than before."""
+
+    def __init__(self) -> None:
+        self.fleet = Fleet(())
+        self.fit = Fit(self.fleet, Worth())
+        self.empty = Fit(Fleet(()), Worth())
+        """The same nodes as if nothing ran there and none was blocked."""
+        self.freed: list[int] = []
+        self.reserved_until: Ints = np.zeros(0, np.int64)
+        """By row: core time at which a reservation wants the node; 0 for none."""
+        self.reserved_for: dict[int, str] = {}
+        """By row: the job that it is reserved for."""
+        self._holds: dict[str, RoomHeld] = {}
+        self._holds_on: dict[str, dict[str, list[Share]]] = {}
+        self._worth: Worth | None = None
+
+    def rebuild(self, state: State) -> None:
+        """Take everything from the state."""
+        self._holds, self._holds_on = {}, {}
+        for job_id, room in sorted(state.room.items()):
+            self._hold(job_id, room)
+        nodes = [state.nodes[node_id] for node_id in state.node_order]
+        self.fleet = Fleet([self._left(node) for node in nodes])
+        self._worth = worth_of(state)
+        self.fit = Fit(self.fleet, self._worth)
+        self.empty = Fit(Fleet([emptied(node) for node in nodes]), Worth())
+        for row, node in enumerate(nodes):
+            if node.is_blocked:
+                self.fleet.set_blocked(row, blocked=True)
+        self.freed = list(range(self.fleet.size))
+        self._reserve(state)
+
+    def knows(self, state: State, changes: Sequence[tuple[str, str]]) -> bool:
+        """Whether rows can follow the changes: no node is new, or of another shape."""
+        for what, key in changes:
+            if what != "node":
+                continue
+            row = self.fleet.row.get(key)
+            node = state.nodes[key]
+            if row is None or len(node.gpus) != int(self.fleet.devices[row]):
+                return False
+            if self.fleet.types[self.fleet.type_index[row]] != node.gpu_type:
+                return False
+            if self.fleet.pods[self.fleet.pod_index[row]] != node.pod:
+                return False
+            if self.empty.fleet.cpu_free[row] != node.cpu_milli or self.empty.fleet.memory_free[row] != node.memory_bytes:
+                return False
+        return True
+
+    def follow(self, state: State, what: str, key: str) -> None:
+        """Follow one change."""
+        if what == "node":
+            self._refresh(state, key)
+        elif what == "room":
+            before = self._holds.pop(key, None)
+            touched = [share.node_id for share in before.shares] if before is not None else []
+            for node_id in touched:
+                self._holds_on[node_id].pop(key, None)
+            room = state.room.get(key)
+            if room is not None:
+                self._hold(key, room)
+                touched += [share.node_id for share in room.shares]
+            for node_id in dict.fromkeys(touched):
+                self._refresh(state, node_id)
+        elif what == "reserved":
+            self._reserve(state)
+        if worth_of(state) is not self._worth:
+            self._worth = worth_of(state)
+            self.fit.learn(self._worth)
+
+    def _refresh(self, state: State, node_id: str) -> None:
+        row = self.fleet.row.get(node_id)
+        if row is None:
+            return
+        node = state.nodes[node_id]
+        fleet = self.fleet
+        free, cpu, memory = fleet.free[row].copy(), int(fleet.cpu_free[row]), int(fleet.memory_free[row])
+        fleet.set_node(row, self._left(node))
+        if bool(fleet.blocked[row]) != node.is_blocked:
+            fleet.set_blocked(row, blocked=node.is_blocked)
+            self.freed.append(row)
+        elif cpu < fleet.cpu_free[row] or memory < fleet.memory_free[row] or bool((fleet.free[row] > free).any()):
+            self.freed.append(row)
+
+    def _left(self, node: Node) -> Node:
+        """Return the node with what is held there taken off."""
+        holds = self._holds_on.get(node.node_id)
+        if not holds:
+            return node
+        free = dict(zip(node.gpus, node.free_milli, strict=True))
+        cpu, memory = node.cpu_free_milli, node.memory_free_bytes
+        for job_id in sorted(holds):
+            for share in holds[job_id]:
+                for gpu in share.gpus:
+                    free[gpu] = max(free.get(gpu, 0) - share.gpu_milli, 0)
+                cpu -= share.cpu_milli
+                memory -= share.memory_bytes
+        return replace(
+            node,
+            free_milli=tuple(free[gpu] for gpu in node.gpus),
+            cpu_free_milli=cpu,
+            memory_free_bytes=memory,
+        )
+
+    def _hold(self, job_id: str, room: RoomHeld) -> None:
+        self._holds[job_id] = room
+        for share in room.shares:
+            self._holds_on.setdefault(share.node_id, {}).setdefault(job_id, []).append(share)
+
+    def _reserve(self, state: State) -> None:
+        self.reserved_until = np.zeros(self.fleet.size, np.int64)
+        before, self.reserved_for = self.reserved_for, {}
+        for job_id, reserved in sorted(state.reserved.items()):
+            for node_id in reserved.node_ids:
+                row = self.fleet.row.get(node_id)
+                if row is not None:
+                    self.reserved_until[row] = max(reserved.free_at_us, 1)
+                    self.reserved_for[row] = job_id
+        self.freed += [row for row in sorted(before) if before[row] != self.reserved_for.get(row)]
+        self.freed += [row for row in sorted(self.reserved_for) if before.get(row) != self.reserved_for[row]]
+
+
+def worth_of(state: State) -> Worth:
+    """Return what holes are worth by policy: what was learnt, or their size."""
+    if state.policy is not None and "worth" in state.policy.rules:
+        return state.seen.worth
+    return _BY_SIZE
+
+
+_BY_SIZE = Worth()
+
+
+def emptied(node: Node) -> Node:
+    """Return the node as if nothing ran there."""
+    return replace(
+        node,
+        free_milli=(WHOLE_MILLI,) * len(node.gpus),
+        cpu_free_milli=node.cpu_milli,
+        memory_free_bytes=node.memory_bytes,
+    )
