@@ -1,4 +1,4 @@
-"""`decide(state) -> round`: what follows from the state at a tick, rule by rule.
+"""`decide(state, term, views) -> round`: what follows from the state at a tick, rule by rule.
 
 A rule is `(round) -> None`: it reads `round.state` and emits decisions. Quotas, reservation and preemption are further
 rules in `RULES`, not other code here.
@@ -23,6 +23,7 @@ from gangline.scheduler.rules import (
     worth,
 )
 from gangline.scheduler.state import State
+from gangline.scheduler.views import Views
 
 RULES: tuple[Callable[[Round], None], ...] = (
     quarantine.decide,
@@ -46,19 +47,22 @@ class Decided(NamedTuple):
     """What the record encodes, for those who act on it in this process."""
 
 
-def decide(state: State, term: int) -> Decided:
+def decide(state: State, term: int, views: Views | None = None) -> Decided:
     """Decide the round of the tick that was folded last.
 
+    `views` are those of the tick before, and make the round faster; without them they are built anew.
     A tick with nothing to decide leaves no record, and so must leave no trace in the state either.
     Ids and times are functions of the log, the tick and the order, so every loop of this code writes the same bytes.
     """
-    round_ = Round(state)
+    views = Views() if views is None else views
+    round_ = Round(state, views)
     for rule in RULES:
         if not round_.full:
             rule(round_)
     if not round_.encoded and not (state.awaiting_round or state.placement_due or state.more):
         return Decided(None, state)
     after = finish_round(round_.state, more=round_.full)
+    views.round_over(round_.state, after)
     meta = Meta(
         event_id=derived(state.log_id, state.tick_index, "round"),
         actor="scheduler",

@@ -128,7 +128,7 @@ def evolve_round(state: State, record: decisions.RoundDecided, decided: Sequence
 def finish_round(state: State, *, more: bool) -> State:
     """Return the state between two rounds; what a full round left undone stays."""
     if more:
-        return replace(state, awaiting_round=False, more=True, changed=cut(state.tick_index))
+        return replace(state, awaiting_round=False, more=True, changed=cut(state.tick_event_id))
     return replace(
         state,
         awaiting_round=False,
@@ -137,7 +137,7 @@ def finish_round(state: State, *, more: bool) -> State:
         troubled=_EMPTY,
         placement_due=state.policy_is_new,
         policy_is_new=False,
-        changed=cut(state.tick_index),
+        changed=cut(state.tick_event_id),
     )
 
 

@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 
 from gangline.events.types import JobSpec
-from gangline.scheduler.order import place_in_order
-from gangline.scheduler.placement import WHOLE_MILLI, emptied, holds, place
+from gangline.scheduler.fleet import WHOLE_MILLI
+from gangline.scheduler.placement import place_parts
+from gangline.scheduler.shapes import shape_of
 from gangline.scheduler.state import Attempt, Job, Node, State
+from gangline.scheduler.turns import turn_of_job
+from gangline.scheduler.views import Views
 
 
 def explain(state: State, job_id: str) -> str:
@@ -32,13 +35,18 @@ def _running(job: Job, attempt: Attempt) -> str:
 
 
 def _pending(state: State, job: Job) -> str:
-    place_of_job = place_in_order(job, state.policy)
-    ahead = sum(place_in_order(state.jobs[other], state.policy) < place_of_job for other in state.pending)
+    views = Views()
+    views.sync(state)
+    ahead = 0
+    if state.policy is not None:
+        turn = turn_of_job(state, state.policy, views, job)
+        others = (state.jobs[other] for other in sorted(state.pending))
+        ahead = sum(turn_of_job(state, state.policy, views, other) < turn for other in others)
     waits = f"it waits, with {ahead} pending before it" if ahead else "it waits, first of all that are pending"
-    return f"{waits}: {_obstacle(state, job.spec)}"
+    return f"{waits}: {_obstacle(state, views, job.spec)}"
 
 
-def _obstacle(state: State, spec: JobSpec) -> str:
+def _obstacle(state: State, views: Views, spec: JobSpec) -> str:
     """Return what keeps a gang from being placed."""
     fleet = [state.nodes[node_id] for node_id in state.node_order]
     if not fleet:
@@ -46,10 +54,10 @@ def _obstacle(state: State, spec: JobSpec) -> str:
     allowed = [node for node in fleet if not spec.gpu_types or node.gpu_type in spec.gpu_types]
     if not allowed:
         return f"no node has a GPU of type {' or '.join(sorted(spec.gpu_types))}"
-    if place(fleet, spec) is not None:
+    if place_parts(views.nodes.fit, shape_of(spec)):
         return "it fits now, and starts with the next round unless the ports of its node are used up"
     text = _shortage(allowed, spec)
-    if place([emptied(node) for node in fleet], spec) is None:
+    if not place_parts(views.nodes.empty, shape_of(spec)):
         return f"{text}; the nodes have changed since it was admitted, and even empty they do not hold it: cancel it"
     return text
 
@@ -88,8 +96,17 @@ def _fed(node: Node, spec: JobSpec, ranks: int, *, enough: bool) -> str:
 def _ready(allowed: Sequence[Node], spec: JobSpec, gpus: int) -> str:
     """Return of which type the most nodes have so many free GPUs, with the CPU and memory for them, and how many."""
     types = sorted({node.gpu_type for node in allowed})
-    ready = [node.gpu_type for node in allowed if holds(node, spec, gpus)]
+    ready = [node.gpu_type for node in allowed if _holds(node, spec, gpus)]
     counts = [(ready.count(gpu_type), gpu_type) for gpu_type in types]
     # The most; of equals the first type.
     count, gpu_type = min(counts, key=lambda found: (-found[0], found[1]))
     return f"{count} of type {gpu_type} are ready for it"
+
+
+def _holds(node: Node, spec: JobSpec, gpus: int) -> bool:
+    """Whether a node has so many wholly free devices, and the CPU and memory of as many ranks."""
+    return (
+        node.whole_free >= gpus
+        and (not spec.cpu_milli or node.cpu_free_milli >= spec.cpu_milli * gpus)
+        and (not spec.memory_bytes or node.memory_free_bytes >= spec.memory_bytes * gpus)
+    )

@@ -84,9 +84,9 @@ def put_policy_changed(state: State) -> State:
     return replace(state, changed=("policy", "", state.changed))
 
 
-def cut(tick_index: int) -> Link:
-    """Return the first link after the round of a tick."""
-    return ("round", str(tick_index), None)
+def cut(tick_event_id: bytes) -> Link:
+    """Return the first link after the round of a tick: no two rounds that count have the same one."""
+    return ("round", tick_event_id, None)
 
 
 def since(changed: Link | None, seen: Link | None) -> Iterator[tuple[What, str]] | None:
@@ -94,7 +94,7 @@ def since(changed: Link | None, seen: Link | None) -> Iterator[tuple[What, str]]
     found: list[tuple[What, str]] = []
     link = changed
     while link is not None:
-        if link is seen or (link[0] == "round" and seen is not None and link[:2] == seen[:2]):
+        if link is seen or (link[0] == "round" and seen is not None and seen[0] == "round" and link[1] == seen[1]):
             return iter(found)
         found.append((link[0], link[1]))
         link = link[2]

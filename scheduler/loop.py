@@ -22,6 +22,7 @@ from gangline.scheduler.pace_loop import Pace
 from gangline.scheduler.snapshot_store import SnapshotError, SnapshotStore
 from gangline.scheduler.state import State
 from gangline.scheduler.term_loop import TermOpener
+from gangline.scheduler.views import Views
 from gangline.schemas.contracts import contracts
 
 READ_BACK_S = 30.0
@@ -78,6 +79,7 @@ class Loop:
         """The event_id of this loop's tick that it has not read yet."""
         self._base: State | None = None
         self._working = State()
+        self._views = Views()
         self._folded = 0
         self._held = False
         self._scanned = 0
@@ -189,7 +191,7 @@ class Loop:
     def _decide(self) -> None:
         """Decide the tick that was folded last, or hold there until the ticker's round is read."""
         term = self.follower.terms.term
-        decided = decide(self._working, term)
+        decided = decide(self._working, term, self._views)
         if decided.record is None:
             return
         if not self.active:

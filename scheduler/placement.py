@@ -12,7 +12,7 @@ import numpy as np
 
 from gangline.events.types import Share
 from gangline.scheduler.fit import Ask, Fit
-from gangline.scheduler.fleet import Flags, Fleet, Ints
+from gangline.scheduler.fleet import WHOLE_MILLI, Flags, Fleet, Ints
 from gangline.scheduler.shapes import Shape
 from gangline.scheduler.state import Node
 
@@ -20,9 +20,7 @@ Part = tuple[int, tuple[int, ...]]
 """A row of the fleet, and the columns of the devices taken there."""
 
 
-def place(
-    fit: Fit, nodes: Mapping[str, Node], shape: Shape, allowed: Flags | None = None
-) -> tuple[Share, ...] | None:
+def place(fit: Fit, nodes: Mapping[str, Node], shape: Shape, allowed: Flags | None = None) -> tuple[Share, ...] | None:
     """Return the shares of a gang in rank order, or None if it does not fit on the allowed nodes (None: all)."""
     parts = place_parts(fit, shape, allowed)
     return shares_of(fit.fleet, nodes, shape, parts) if parts else None
@@ -72,7 +70,7 @@ def shares_of(fleet: Fleet, nodes: Mapping[str, Node], shape: Shape, parts: Sequ
 
 def whole_columns(fleet: Fleet, row: int, gpus: int) -> tuple[int, ...]:
     """Return the columns of the first wholly free devices of a node."""
-    return tuple(np.flatnonzero(fleet.free[row] == 1000)[:gpus].tolist())
+    return tuple(np.flatnonzero(fleet.free[row] == WHOLE_MILLI)[:gpus].tolist())
 
 
 def _ask(shape: Shape, ranks: int) -> Ask:
@@ -99,23 +97,19 @@ def _place_large(fit: Fit, shape: Shape, mask: Flags | None) -> list[Part]:
     devices = fleet.devices if mask is None else fleet.devices[mask]
     sizes = sorted({int(size) for size in np.unique(devices) if size}, reverse=True)
     for size in sizes:
-        whole, remainder = divmod(shape.gpus, size)
         fits = fit.fits(_ask(shape, size), mask) & (fleet.devices == size)
         for type_index in range(len(fleet.types)):
             rows = np.flatnonzero(fits & (fleet.type_index == type_index))
-            if rows.size < whole:
-                continue
-            parts = _whole_and_rest(fit, shape, rows, whole, remainder, type_index, mask)
+            parts = _whole_and_rest(fit, shape, rows, mask) if rows.size >= max(shape.gpus // size, 1) else []
             if parts:
                 return parts
     return []
 
 
-def _whole_and_rest(
-    fit: Fit, shape: Shape, rows: Ints, whole: int, remainder: int, type_index: int, mask: Flags | None
-) -> list[Part]:
-    """Return whole nodes out of `rows` and the remainder on another node, in one pod if that is required."""
+def _whole_and_rest(fit: Fit, shape: Shape, rows: Ints, mask: Flags | None) -> list[Part]:
+    """Return whole nodes out of `rows`, which are of one kind, and the remainder on another; in one pod if required."""
     fleet = fit.fleet
+    whole, remainder = divmod(shape.gpus, int(fleet.devices[rows[0]]))
     one_pod = shape.required == "pod"
     pods: list[int | None] = [None]
     if one_pod:
@@ -130,7 +124,7 @@ def _whole_and_rest(
         parts: list[Part] = [(row, whole_columns(fleet, row, int(fleet.devices[row]))) for row in chosen]
         if not remainder:
             return parts
-        others = fit.fits(_ask(shape, remainder), mask) & (fleet.type_index == type_index)
+        others = fit.fits(_ask(shape, remainder), mask) & (fleet.type_index == fleet.type_index[rows[0]])
         others[chosen] = False
         near = others & np.isin(fleet.pod_index, fleet.pod_index[chosen])
         last = np.flatnonzero(near if one_pod or near.any() else others)

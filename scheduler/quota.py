@@ -39,7 +39,8 @@ class Tree:
     def __init__(self, queues: Sequence[Queue], cluster_milli: Mapping[str, int]) -> None:
         """Take the queues and the thousandths of GPUs of each type; the queues hold together (see `faults`)."""
         self.types = tuple(sorted(cluster_milli))
-        self.paths = tuple(sorted(queue.path for queue in queues))
+        # A log from before trees may name queues without those above them.
+        self.paths = tuple(sorted({path for queue in queues for path in prefixes(queue.path)}))
         self.children: dict[str, list[str]] = {"": []}
         for path in self.paths:
             self.children.setdefault(path, [])
@@ -49,6 +50,8 @@ class Tree:
         self._prefixes = {path: prefixes(path) for path in self.paths}
         for gpu_type in self.types:
             self._resolve("", gpu_type, cluster_milli[gpu_type])
+            for path in self.paths:  # sorted, so that those above come first
+                self._resolve(path, gpu_type, self._limits[path, gpu_type].guarantee_milli)
 
     def limits(self, path: str, gpu_type: str) -> Limits:
         """Return what a queue has of a type."""
@@ -78,14 +81,14 @@ class Tree:
             quota = self._quota(path, gpu_type)
             has = stated[path] if path in stated else rest // silent
             self._limits[path, gpu_type] = Limits(has, quota.ceiling_milli, quota.weight)
-            self._resolve(path, gpu_type, has)
 
     def _quota(self, path: str, gpu_type: str) -> Quota:
-        quotas = self._quotas[path]
+        quotas = self._quotas.get(path, _NO_QUOTAS)
         return quotas.get(gpu_type) or quotas.get("") or _NO_QUOTA
 
 
 _NO_QUOTA = Quota()
+_NO_QUOTAS: Mapping[str, Quota] = MappingProxyType({})
 _NO_LIMITS = Limits(0, None, 1)
 """Of a queue or a GPU type that is gone."""
 
@@ -119,12 +122,12 @@ def _fault_of(path: str, quota: Quota) -> str | None:
     for name, milli in (("guarantee", quota.guarantee_milli), ("ceiling", quota.ceiling_milli)):
         if milli is not None and milli < 0:
             return f"queue '{path}' has a {name} of {milli} thousandths{of}: name 0 or more"
-    if quota.guarantee_milli is not None and quota.ceiling_milli is not None:
-        if quota.ceiling_milli < quota.guarantee_milli:
-            return (
-                f"queue '{path}' has a ceiling of {gpus(quota.ceiling_milli)} GPUs{of}, below its guarantee of "
-                f"{gpus(quota.guarantee_milli)}: raise the one or lower the other"
-            )
+    guarantee, ceiling = quota.guarantee_milli, quota.ceiling_milli
+    if guarantee is not None and ceiling is not None and ceiling < guarantee:
+        return (
+            f"queue '{path}' has a ceiling of {gpus(ceiling)} GPUs{of}, below its guarantee of {gpus(guarantee)}: "
+            "raise the one or lower the other"
+        )
     return None
 
 

@@ -17,6 +17,7 @@ from gangline.scheduler.errors import Halted, Inapplicable
 from gangline.scheduler.evolve import evolve, fail
 from gangline.scheduler.reducers.clock import MAX_STEP_US
 from gangline.scheduler.state import State
+from gangline.scheduler.views import Views
 
 TERM = 1
 TICKER = "simulator"
@@ -33,6 +34,7 @@ class Driver:
         self.log_id = log_id
         self.at_us = at_us
         self.state = State()
+        self._views = Views()
         self.events = 0
         """Records of control so far, and so the index of the next one."""
         self.ticks = 0
@@ -95,7 +97,7 @@ class Driver:
     def _decide(self) -> tuple[Decision, ...]:
         self.append(ClockTicked(meta=self.meta(), ticker=TICKER))
         self.ticks += 1
-        decided = decide(self.state, TERM)
+        decided = decide(self.state, TERM, self._views)
         if decided.record is None:
             return ()
         self.rounds += 1

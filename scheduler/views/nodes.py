@@ -59,7 +59,10 @@ class NodesView:
                 return False
             if self.fleet.pods[self.fleet.pod_index[row]] != node.pod:
                 return False
-            if self.empty.fleet.cpu_free[row] != node.cpu_milli or self.empty.fleet.memory_free[row] != node.memory_bytes:
+            if (
+                self.empty.fleet.cpu_free[row] != node.cpu_milli
+                or self.empty.fleet.memory_free[row] != node.memory_bytes
+            ):
                 return False
         return True
 

@@ -98,7 +98,15 @@ def key_of(policy: Policy, job: Job, widest: int) -> GroupKey:
     """Return the group of a pending job; `widest` is the most devices of a node."""
     spec = job.spec
     if policy.order != "fair":
-        return GroupKey(spec.queue, spec.preemptible, 0, 0, False, False, shape_of(spec))
+        return GroupKey(
+            queue=spec.queue,
+            preemptible=spec.preemptible,
+            priority=0,
+            level=0,
+            recovering=False,
+            is_new_gang=False,
+            shape=shape_of(spec),
+        )
     gang = is_gang(spec, widest)
     return GroupKey(
         queue=spec.queue,

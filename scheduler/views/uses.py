@@ -59,7 +59,7 @@ class UsesView:
         return self.use[path, gpu_type] + milli <= self.tree.limits(path, gpu_type).guarantee_milli
 
     def allows(self, queue: str, gpu_type: str, milli: int, *, preemptible: bool) -> bool:
-        """Whether quota lets a job of a queue have so much more of a type: ceilings, and guarantees if not preemptible."""
+        """Whether ceilings let a job of a queue have so much more of a type; guarantees too, if not preemptible."""
         for path in self.tree.prefixes(queue):
             limits = self.tree.limits(path, gpu_type)
             if limits.ceiling_milli is not None and self.use[path, gpu_type] + milli > limits.ceiling_milli:

@@ -170,7 +170,7 @@ def copied(folder: Path, name: str, patches: dict[str, tuple[str, str]]) -> Path
 
 
 def test_a_bug_is_one_clear_line_and_its_traceback_is_kept(site: Site) -> None:
-    bug = {"scheduler/decide.py": ("    round_ = Round(state)", "    round_ = Round(state // 0)")}
+    bug = {"scheduler/decide.py": ("    round_ = Round(state, views)", "    round_ = Round(state // 0, views)")}
     site.put(site.inputs.policy())
     code, word = site.scheduler("--open-term", sources=copied(site.home, "buggy", bug)).ends()
     assert code == 1

@@ -28,6 +28,7 @@ from gangline.scheduler.canonical import to_bytes
 from gangline.scheduler.decide import next_due_us, round_is_due
 from gangline.scheduler.errors import Inapplicable
 from gangline.scheduler.state import Attempt, Job, State
+from gangline.scheduler.views import Views
 
 GIB = 1 << 30
 SECOND_US = 1_000_000
@@ -59,6 +60,8 @@ class World:
     ) -> None:
         self.log_id = log_id
         self.state = State()
+        self.views = Views()
+        """Kept from round to round, as a loop does."""
         self.control: list[Record] = []
         self.decided: list[Decision] = []
         self.at_us = START_US
@@ -105,7 +108,8 @@ class World:
         self.decided = []
         if not round_is_due(self.state):
             return []
-        record, after, decisions = decide.decide(self.state, self.term)
+        record, after, decisions = decide.decide(self.state, self.term, self.views)
+        assert decide.decide(self.state, self.term).record == record, "kept indexes decide otherwise than rebuilt ones"
         if record is None:
             assert after is self.state, "a tick without a round left a trace"
             return []
