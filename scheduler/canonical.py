@@ -15,7 +15,7 @@ from gangline.events.codec import Undecodable, decode, encode
 from gangline.events.decisions import NodesReserved, RoomHeld
 from gangline.events.types import Event, Outcome
 from gangline.scheduler.errors import Halted
-from gangline.scheduler.state import Answered, Job, Node, State, Usage
+from gangline.scheduler.state import Answered, Job, JobArray, Node, State, Usage
 
 STATE_FORMAT = 2
 """Raised with every change of these bytes; `migrate` brings older ones to it."""
@@ -30,6 +30,12 @@ _VALUE_TYPES: Mapping[str, Any] = MappingProxyType(
         "jobs": Job,
         "pending": bool,
         "deadlines": int,
+        "arrays": JobArray,
+        "finished": bool,
+        "waits": tuple[str, ...],
+        "waited_for": tuple[str, ...],
+        "broken": str,
+        "pressed": bool,
         "timers": int,
         "troubled": bool,
         "ended": Outcome,

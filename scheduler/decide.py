@@ -17,6 +17,7 @@ from gangline.scheduler.rules import (
     attempts,
     checkpoints,
     deadlines,
+    endings,
     node_faults,
     placement,
     quarantine,
@@ -32,6 +33,7 @@ RULES: tuple[Callable[[Round], None], ...] = (
     deadlines.decide,
     node_faults.decide,
     attempts.decide,
+    endings.decide,
     worth.decide,
     placement.decide,
 )

@@ -10,7 +10,18 @@ from gangline.events import control, decisions
 from gangline.events.types import Decision, Event
 from gangline.scheduler.errors import Halted, Inapplicable
 from gangline.scheduler.journal import cut
-from gangline.scheduler.reducers import checkpoints, clock, commands, faults, gangs, jobs, nodes, room, worth
+from gangline.scheduler.reducers import (
+    checkpoints,
+    clock,
+    commands,
+    faults,
+    gangs,
+    jobs,
+    nodes,
+    room,
+    storage,
+    worth,
+)
 from gangline.scheduler.state import State
 
 
@@ -36,6 +47,7 @@ _CONTROL: Mapping[type, Callable[[State, Any], State]] = MappingProxyType(
         control.NodeLost: faults.node_lost,
         control.NodeRecovered: faults.node_recovered,
         control.NodeFaulted: faults.node_faulted,
+        control.StoragePressureChanged: storage.storage_pressure_changed,
         control.RanksStarted: gangs.ranks_started,
         control.RanksExited: gangs.ranks_exited,
         control.LaunchFailed: gangs.launch_failed,

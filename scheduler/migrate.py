@@ -36,9 +36,15 @@ def _from_1(plain: Plain) -> Plain:
             if not status["gone"]:
                 milli[queue] = milli.get(queue, 0) + len(share["gpus"]) * share["gpu_milli"]
     usage = [[queue, {"occupied_milli": one, "since_us": now_us}] for queue, one in sorted(milli.items())]
-    tables = {**plain.tables, "usage": usage, "room": [], "reserved": [], "timers": [], "troubled": []}
+    new: dict[str, list[Any]] = {name: [] for name in _NEW_IN_2}
+    tables = {**plain.tables, **new, "usage": usage}
     return Plain({**plain.scalars, "before_us": now_us}, tables)
 
+
+_NEW_IN_2 = (
+    *("room", "reserved", "arrays", "finished", "waits", "waited_for", "broken", "pressed", "timers", "troubled"),
+)
+"""Tables that format 1 lacks."""
 
 STEPS: Mapping[int, Callable[[Plain], Plain]] = MappingProxyType({1: _from_1})
 

@@ -51,6 +51,13 @@ class Attempt(Value, frozen=True, kw_only=True):
         return self.stop is not None or self.preempted is not None
 
 
+class Upload(Value, frozen=True, kw_only=True):
+    """A checkpoint that is being stored."""
+
+    attempt: int
+    step: int
+
+
 class Job(Value, frozen=True, kw_only=True):
     """A job that has not ended. `submitted` is the control index of its command, and so its place in the order."""
 
@@ -90,6 +97,27 @@ class Job(Value, frozen=True, kw_only=True):
     """Its last preemption."""
     held: bool = False
     """By its user; it does not start."""
+    barriers: tuple[str, ...] = ()
+    """What else keeps it from being tried, sorted: see `gangline.scheduler.barriers`."""
+    array_id: str = ""
+    """The array that it belongs to, if any."""
+    array_index: int | None = None
+    uploading: Upload | None = None
+    """The newest checkpoint of its latest attempt that is not stored yet."""
+
+
+class JobArray(Value, frozen=True, kw_only=True):
+    """An array of jobs that have not all ended. Those from `next_index` on are held back by its bound."""
+
+    array_id: str
+    size: int
+    left: int
+    """Jobs that have not ended."""
+    failed: int = 0
+    """Those that ended without success."""
+    next_index: int
+    cancelled: bool = False
+    answer_forgotten: bool = False
 
 
 class StaleShare(Value, frozen=True, kw_only=True):
@@ -218,6 +246,17 @@ class State(Value, frozen=True, kw_only=True):
     """Core time at which the live attempt of a job has run for its max_runtime."""
     deadlines_from_us: int | None = None
     """No deadline is earlier than this; None without any."""
+    arrays: Map[str, JobArray] = Map()
+    finished: Map[str, bool] = Map()
+    """Arrays of which every job has ended; the next round ends them."""
+    waits: Map[str, tuple[str, ...]] = Map()
+    """By job or array that waits: what has to succeed first."""
+    waited_for: Map[str, tuple[str, ...]] = Map()
+    """By job or array: who waits for its success."""
+    broken: Map[str, str] = Map()
+    """Jobs and arrays that wait in vain, with the cause; the next round ends them."""
+    pressed: Map[str, bool] = Map()
+    """Stores that are nearly full."""
     timers: Map[str, int] = Map()
     """Core times at which something is due, by what and for whom: see `gangline.scheduler.timers`."""
     timers_from_us: int | None = None

@@ -27,14 +27,15 @@ class Turn(NamedTuple):
     level: int
     first: int
     submitted: int
+    array_index: int
     job_id: str
 
 
 def turn_of(state: State, policy: Policy, views: Views, group: GroupKey, head: Entry) -> Turn:
     """Return when a group's first job is tried."""
-    first, submitted, job_id = head
+    first, submitted, index, job_id = head
     if policy.order != "fair":
-        return Turn(REST, (), 0, 0, first, submitted, job_id)
+        return Turn(REST, (), 0, 0, first, submitted, index, job_id)
     uses = views.uses
     fair = "fair_share" in policy.rules
     queues = tuple(
@@ -49,13 +50,13 @@ def turn_of(state: State, policy: Policy, views: Views, group: GroupKey, head: E
         class_ = FIRST_START
     else:
         class_ = REST
-    return Turn(class_, queues, -group.priority, group.level, first, submitted, job_id)
+    return Turn(class_, queues, -group.priority, group.level, first, submitted, index, job_id)
 
 
 def turn_of_job(state: State, policy: Policy, views: Views, job: Job) -> Turn:
     """Return when a pending job would be tried if it were the first of its group."""
     group = key_of(policy, job, views.nodes.fleet.widest)
-    return turn_of(state, policy, views, group, (0, job.submitted, job.job_id))
+    return turn_of(state, policy, views, group, (0, job.submitted, job.array_index or 0, job.job_id))
 
 
 def is_within(views: Views, policy: Policy, path: str, shape: Shape) -> bool:

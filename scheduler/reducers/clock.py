@@ -1,9 +1,12 @@
 """Ticks, and what time brings: the answers that are forgotten."""
 
+from itertools import count
+
 from msgspec.structs import replace
 
 from gangline.events.control import ClockTicked, TickerTookOver
 from gangline.events.ids import made_at_us
+from gangline.scheduler.arrays import task_id
 from gangline.scheduler.journal import put_job
 from gangline.scheduler.state import State
 from gangline.scheduler.timers import look_again
@@ -74,8 +77,18 @@ def _forget_answers(state: State) -> State:
 def _forget_job(state: State, job_id: str | None) -> State:
     if job_id is None:
         return state
-    if job_id in state.ended:
-        return replace(state, ended=state.ended.delete(job_id))
+    array = state.arrays.get(job_id)
+    if array is not None:
+        state = replace(state, arrays=state.arrays.set(job_id, replace(array, answer_forgotten=True)))
+        size = array.size
+    else:
+        # All jobs of an array that has ended are there.
+        size = next(index for index in count() if task_id(job_id, index) not in state.ended)
+    ended = state.ended
+    for one in (job_id, *(task_id(job_id, index) for index in range(size))):
+        ended = ended.delete(one) if one in ended else ended
+    if ended is not state.ended:
+        return replace(state, ended=ended)
     job = state.jobs.get(job_id)
     if job is None:
         return state

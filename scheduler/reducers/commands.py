@@ -12,10 +12,12 @@ from gangline.events.decisions import (
     PolicyActivated,
 )
 from gangline.events.types import Event
+from gangline.scheduler.arrays import members
 from gangline.scheduler.errors import Halted, Inapplicable
 from gangline.scheduler.journal import put_job, put_policy_changed
-from gangline.scheduler.state import Answered, Job, State
-from gangline.scheduler.worth import arrived
+from gangline.scheduler.reducers.admission import admitted
+from gangline.scheduler.reducers.storage import follow_all
+from gangline.scheduler.state import Answered, State
 
 
 def command_received(state: State, event: Event) -> State:
@@ -51,35 +53,20 @@ def answered(state: State, decision: Answer) -> State:
         answers_next=state.answers_next + 1,
     )
     if isinstance(decision, JobAdmitted) and isinstance(command, SubmitJob):
-        spec = command.spec
-        job = Job(
-            job_id=decision.job_id,
-            submitted=decision.control_index,
-            spec=spec,
-            admitted_us=state.now_us,
-            pending_since_us=state.now_us,
-            held=spec.held,
-        )
-        ranks = max(spec.gpus, 1)
-        seen = arrived(
-            state.seen,
-            gpus=spec.gpus,
-            gpu_milli=spec.gpu_milli,
-            cpu_milli=spec.cpu_milli * ranks,
-            memory_bytes=spec.memory_bytes * ranks,
-            gpu_types=spec.gpu_types,
-        )
-        return put_job(
-            state,
-            job,
-            seen=seen,
-            pending=state.pending.set(job.job_id, True),  # noqa: FBT003 - a map used as a set
-            placement_due=True,
-        )
+        return admitted(state, decision.job_id, decision.control_index, command.spec)
     if isinstance(decision, CancelAccepted):
-        job = replace(state.jobs[decision.job_id], cancelled=True)
-        touched = state.touched.set(job.job_id, True)  # noqa: FBT003 - a map used as a set
-        return put_job(state, job, touched=touched)
+        return _cancelled(state, decision.job_id)
     if isinstance(decision, PolicyActivated) and isinstance(command, ActivatePolicy):
-        return put_policy_changed(replace(state, policy=command.policy, policy_is_new=True))
+        return follow_all(put_policy_changed(replace(state, policy=command.policy, policy_is_new=True)))
+    return state
+
+
+def _cancelled(state: State, job_id: str) -> State:
+    """Cancel a job, or every one of an array."""
+    array = state.arrays.get(job_id)
+    if array is not None:
+        state = replace(state, arrays=state.arrays.set(job_id, replace(array, cancelled=True)))
+    for member in members(state, job_id):
+        touched = state.touched.set(member, True)  # noqa: FBT003 - a map used as a set
+        state = put_job(state, replace(state.jobs[member], cancelled=True), touched=touched)
     return state

@@ -11,6 +11,8 @@ from gangline.events.decisions import (
     JobRequeued,
     PreemptionOrdered,
 )
+from gangline.scheduler import dependencies
+from gangline.scheduler.arrays import task_ended
 from gangline.scheduler.holding import take
 from gangline.scheduler.journal import drop_job, drop_reserved, drop_room, put_job, put_node
 from gangline.scheduler.state import Attempt, Job, ShareStatus, StaleShare, State
@@ -135,12 +137,29 @@ def job_requeued(state: State, decision: JobRequeued) -> State:
 
 def job_ended(state: State, decision: JobEnded) -> State:
     """Keep only the job's outcome, and that no longer than the answer to its command."""
-    job = state.jobs[decision.job_id]
+    job = state.jobs.get(decision.job_id)
+    if job is None:
+        return dependencies.ended(_array_ended(state, decision), decision.job_id, decision.outcome)
+    forgotten = job.answer_forgotten
+    if job.array_id:
+        forgotten = state.arrays[job.array_id].answer_forgotten
+        state = task_ended(state, job, succeeded=decision.outcome == "succeeded")
     state = drop_reserved(drop_room(state, job.job_id), job.job_id)
-    return drop_job(
+    state = drop_job(
         state,
         job.job_id,
         pending=state.pending.delete(job.job_id) if job.job_id in state.pending else state.pending,
         touched=state.touched.delete(job.job_id) if job.job_id in state.touched else state.touched,
-        ended=state.ended if job.answer_forgotten else state.ended.set(job.job_id, decision.outcome),
+        ended=state.ended if forgotten else state.ended.set(job.job_id, decision.outcome),
+    )
+    return dependencies.ended(state, job.job_id, decision.outcome)
+
+
+def _array_ended(state: State, decision: JobEnded) -> State:
+    array = state.arrays[decision.job_id]
+    return replace(
+        state,
+        arrays=state.arrays.delete(array.array_id),
+        finished=state.finished.delete(array.array_id),
+        ended=state.ended if array.answer_forgotten else state.ended.set(array.array_id, decision.outcome),
     )

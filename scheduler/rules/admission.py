@@ -1,11 +1,11 @@
 """Whether a spec or a policy holds together; a refusal names the value, the limit and the way out."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
 from gangline.events.policy import Policy
 from gangline.events.types import JobSpec
 from gangline.scheduler.round import Round
+from gangline.scheduler.rules.admission_options import check_options
+from gangline.scheduler.rules.dependencies import check_after
+from gangline.scheduler.rules.refusals import Refusal, listed, refuse, shown
 
 MAX_NAME_CHARACTERS = 128
 MAX_RETRIES = 1_000
@@ -14,86 +14,71 @@ MAX_PORT = 65_535
 MIN_PORT = 1_024
 MAX_GRACE_US = 3600 * 1_000_000
 MAX_CHECKPOINTS_KEPT = 100
-MAX_SHOWN_CHARACTERS = 120
-MAX_LISTED = 50
-"""Rounds repeat what is wrong, and must stay within a record."""
 WHOLE_MILLI = 1000
 
 
-class Refusal(NamedTuple):
-    """Why a spec is refused."""
-
-    key: str
-    value: str
-    limit: str
-    message: str
-
-
-def admit(round_: Round, policy: Policy, spec: JobSpec) -> Refusal | None:
+def admit(round_: Round, policy: Policy, job_id: str, spec: JobSpec) -> Refusal | None:
     """Return why this could never start, or None if it may wait for its turn."""
-    return _check_shape(spec) or _check_queue(policy, spec) or _check_cluster(round_, spec)
-
-
-def shown(text: str) -> str:
-    """Return as much of what a user wrote as an answer repeats."""
-    return text if len(text) <= MAX_SHOWN_CHARACTERS else text[:MAX_SHOWN_CHARACTERS] + "..."
-
-
-def _listed(names: Sequence[str]) -> str:
-    text = ", ".join(shown(name) for name in names[:MAX_LISTED])
-    return text if len(names) <= MAX_LISTED else f"{text} and {len(names) - MAX_LISTED} more"
-
-
-def _refuse(key: str, value: object, limit: str, way_out: str) -> Refusal:
-    text = shown(str(value))
-    return Refusal(key, text, limit, f"{key} is {text}, but {limit}: {way_out}")
+    return (
+        _check_shape(spec)
+        or check_options(policy, spec)
+        or check_after(round_.state, policy, job_id, spec)
+        or _check_queue(policy, spec)
+        or _check_cluster(round_, spec)
+    )
 
 
 def _check_shape(spec: JobSpec) -> Refusal | None:
     if not 0 < len(spec.name) <= MAX_NAME_CHARACTERS:
-        return _refuse("name", repr(spec.name), f"it has 1 to {MAX_NAME_CHARACTERS} characters", "give another one")
+        return refuse("name", repr(spec.name), f"it has 1 to {MAX_NAME_CHARACTERS} characters", "give another one")
     if not spec.command or not spec.command[0]:
-        return _refuse("command", "empty", "it names a program", "give the program and its arguments")
+        return refuse("command", "empty", "it names a program", "give the program and its arguments")
     if "\0" in "".join(spec.command):
-        return _refuse("command", "not text", "it has no NUL character", "remove it")
+        return refuse("command", "not text", "it has no NUL character", "remove it")
     for name, value in sorted(spec.env.items()):
         if not name or "=" in name or "\0" in name + value:
             limit = "a variable has a name without '=', and no NUL character"
-            return _refuse("env", repr(name), limit, "mend it, or leave it out")
+            return refuse("env", repr(name), limit, "mend it, or leave it out")
     return _check_sizes(spec) or _check_limits(spec)
 
 
 def _check_sizes(spec: JobSpec) -> Refusal | None:
-    if spec.gpus <= 0:
-        return _refuse("gpus", spec.gpus, "a job has at least a part of one GPU", "ask for 1 or more, or for 0.1")
+    if spec.gpus < 0:
+        return refuse("gpus", spec.gpus, "it is not negative", "ask for 1 or more, for 0.1, or for 0 if CPUs will do")
+    if not spec.gpus and spec.gpu_types:
+        return refuse("gpu_type", spec.gpu_types[0], "the job asks for no GPU", "ask for GPUs, or name no type")
     if not 0 < spec.gpu_milli <= WHOLE_MILLI:
-        return _refuse("gpu_milli", spec.gpu_milli, "a share is 1 to 1000 thousandths of a GPU", "ask for less")
+        return refuse("gpu_milli", spec.gpu_milli, "a share is 1 to 1000 thousandths of a GPU", "ask for less")
     if spec.gpu_milli < WHOLE_MILLI and spec.gpus > 1:
-        return _refuse("gpus", spec.gpus, "only one GPU can be shared", "ask for one, or for whole GPUs")
+        return refuse("gpus", spec.gpus, "only one GPU can be shared", "ask for one, or for whole GPUs")
+    if spec.nodes is not None and not spec.gpus:
+        return refuse(
+            "nodes", spec.nodes, "a job without GPUs has one rank", "leave it out, or use roles for more ranks"
+        )
     if spec.nodes is not None and (spec.nodes <= 0 or spec.gpus % spec.nodes):
-        return _refuse(
+        return refuse(
             "nodes",
             spec.nodes,
             f"the {spec.gpus} GPUs are spread evenly",
             "name a positive number of nodes that divides them, or none",
         )
     if spec.cpu_milli < 0:
-        return _refuse("cpus", f"{spec.cpu_milli} thousandths", "it is not negative", "ask for 0 or more")
+        return refuse("cpus", f"{spec.cpu_milli} thousandths", "it is not negative", "ask for 0 or more")
     if spec.memory_bytes < 0:
-        return _refuse("memory", spec.memory_bytes, "it is not negative", "ask for 0 or more")
+        return refuse("memory", spec.memory_bytes, "it is not negative", "ask for 0 or more")
     return None
 
 
 def _check_limits(spec: JobSpec) -> Refusal | None:
     if spec.retries is not None and not 0 <= spec.retries <= MAX_RETRIES:
-        return _refuse("retries", spec.retries, f"it lies in 0 to {MAX_RETRIES}", "name one of these, or none")
+        return refuse("retries", spec.retries, f"it lies in 0 to {MAX_RETRIES}", "name one of these, or none")
     if abs(spec.priority) > MAX_PRIORITY:
         limit = f"it lies in -{MAX_PRIORITY} to {MAX_PRIORITY}"
-        return _refuse("priority", spec.priority, limit, "name one of these")
+        return refuse("priority", spec.priority, limit, "name one of these")
     if spec.max_runtime_us is not None and spec.max_runtime_us <= 0:
-        return _refuse("max_runtime", f"{spec.max_runtime_us} us", "it is more than 0", "name a time, or none")
+        return refuse("max_runtime", f"{spec.max_runtime_us} us", "it is more than 0", "name a time, or none")
     if spec.grace_us is not None and not 0 <= spec.grace_us <= MAX_GRACE_US:
-        return _refuse("grace", f"{spec.grace_us} us", "it lies in 0 to 1 hour", "name such a time, or none")
+        return refuse("grace", f"{spec.grace_us} us", "it lies in 0 to 1 hour", "name such a time, or none")
     return None
 
 
@@ -101,7 +86,7 @@ def _check_queue(policy: Policy, spec: JobSpec) -> Refusal | None:
     paths = sorted(queue.path for queue in policy.queues)
     if spec.queue in paths:
         return None
-    return _refuse("queue", repr(spec.queue), f"the queues are {_listed(paths)}", "name one of these")
+    return refuse("queue", repr(spec.queue), f"the queues are {listed(paths)}", "name one of these")
 
 
 def _check_cluster(round_: Round, spec: JobSpec) -> Refusal | None:
@@ -112,21 +97,21 @@ def _check_cluster(round_: Round, spec: JobSpec) -> Refusal | None:
     types = sorted({node.gpu_type for node in nodes})
     unknown = [gpu_type for gpu_type in spec.gpu_types if gpu_type not in types]
     if unknown:
-        return _refuse("gpu_type", repr(unknown[0]), f"the cluster has {_listed(types)}", "name one of these, or none")
+        return refuse("gpu_type", repr(unknown[0]), f"the cluster has {listed(types)}", "name one of these, or none")
     if round_.could_ever_start(spec):
         return None
     allowed = [node for node in nodes if not spec.gpu_types or node.gpu_type in spec.gpu_types]
     most = max(sum(len(node.gpus) for node in allowed if node.gpu_type == gpu_type) for gpu_type in types)
     if spec.gpus > most:
-        which = f"of type {_listed(sorted(spec.gpu_types))} " if spec.gpu_types else ""
-        return _refuse(
+        which = f"of type {listed(sorted(spec.gpu_types))} " if spec.gpu_types else ""
+        return refuse(
             "gpus",
             spec.gpus,
             f"all nodes of one type together have {most} GPUs {which}".rstrip(),
             f"ask for at most {most}",
         )
     largest = max(allowed, key=lambda node: (len(node.gpus), node.cpu_milli, node.memory_bytes))
-    return _refuse(
+    return refuse(
         "gpus",
         f"{spec.gpus}"
         + (f" on {spec.nodes} nodes" if spec.nodes is not None else "")

@@ -16,7 +16,8 @@ from gangline.events.ids import job_id, made_at_us
 from gangline.events.types import Event
 from gangline.scheduler.errors import Halted
 from gangline.scheduler.round import Round
-from gangline.scheduler.rules.admission import admit, check_policy, shown
+from gangline.scheduler.rules.admission import admit, check_policy
+from gangline.scheduler.rules.refusals import shown
 from gangline.scheduler.state import State
 
 _SECOND_US = 1_000_000
@@ -52,9 +53,9 @@ def _answer(round_: Round, index: int, command: Event) -> Answer:
         )
     if isinstance(command, SubmitJob) and policy is not None:
         new_job = job_id(state.log_id, command_id)
-        if new_job in state.jobs or new_job in state.ended:
+        if new_job in state.jobs or new_job in state.arrays or new_job in state.ended:
             return CommandExpired(command_id=command_id, control_index=index)
-        refusal = admit(round_, policy, command.spec)
+        refusal = admit(round_, policy, new_job, command.spec)
         if refusal is None:
             return JobAdmitted(command_id=command_id, control_index=index, job_id=new_job)
         return JobRejected(
@@ -76,7 +77,7 @@ def _answer(round_: Round, index: int, command: Event) -> Answer:
 
 
 def _answer_cancel(state: State, index: int, command_id: bytes, command: CancelJob) -> Answer:
-    if command.job_id in state.jobs:
+    if command.job_id in state.jobs or command.job_id in state.arrays:
         return CancelAccepted(command_id=command_id, control_index=index, job_id=command.job_id)
     outcome = state.ended.get(command.job_id)
     if outcome is None:

@@ -10,7 +10,7 @@ import numpy as np
 from gangline.events.decisions import GangBound
 from gangline.events.ids import derived
 from gangline.events.policy import Policy
-from gangline.events.types import Share
+from gangline.events.types import RoleLaunch, Share
 from gangline.scheduler.fleet import Flags
 from gangline.scheduler.placement import place
 from gangline.scheduler.round import Round
@@ -153,7 +153,7 @@ def _bind_held(round_: Round, policy: Policy) -> bool:
     for job_id in sorted(round_.state.room):
         state = round_.state
         job, room = state.jobs.get(job_id), state.room[job_id]
-        if job is None or job_id not in state.pending or job.held:
+        if job is None or job_id not in state.pending or job.held or job.barriers:
             continue
         if not all(_is_free(state.nodes.get(share.node_id), share) for share in room.shares):
             continue
@@ -192,7 +192,16 @@ def binding(round_: Round, job: Job, shares: tuple[Share, ...], port: int) -> Ga
         grace_us=grace_us(round_, job),
         code=spec.code,
         checkpoints=spec.checkpoints,
+        roles=tuple(RoleLaunch(name=role.name, command=role.command or spec.command) for role in spec.roles),
+        array_index=job.array_index,
+        idle_timeout_us=_idle_timeout_us(round_.policy, job),
     )
+
+
+def _idle_timeout_us(policy: Policy | None, job: Job) -> int | None:
+    if not job.spec.interactive or policy is None or "interactive" not in policy.rules:
+        return None
+    return policy.idle_timeout_us if job.spec.idle_timeout_us is None else job.spec.idle_timeout_us
 
 
 def free_port(state: State, policy: Policy, node: Node) -> int | None:

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from gangline.events.decisions import RoomHeld
+from gangline.events.decisions import RoomHeld, WorthLearnt
 from gangline.events.types import Share
 from gangline.scheduler.fit import Fit
 from gangline.scheduler.fleet import WHOLE_MILLI, Fleet, Ints
 from gangline.scheduler.state import Node, State
-from gangline.scheduler.worth import Worth
+from gangline.scheduler.worth import UNLEARNT
 
 
 class NodesView:
@@ -18,8 +18,8 @@ class NodesView:
 
     def __init__(self) -> None:
         self.fleet = Fleet(())
-        self.fit = Fit(self.fleet, Worth())
-        self.empty = Fit(Fleet(()), Worth())
+        self.fit = Fit(self.fleet, UNLEARNT)
+        self.empty = Fit(Fleet(()), UNLEARNT)
         """The same nodes as if nothing ran there and none was blocked."""
         self.freed: list[int] = []
         self.reserved_until: Ints = np.zeros(0, np.int64)
@@ -28,7 +28,7 @@ class NodesView:
         """By row: the job that it is reserved for."""
         self._holds: dict[str, RoomHeld] = {}
         self._holds_on: dict[str, dict[str, list[Share]]] = {}
-        self._worth: Worth | None = None
+        self._worth: WorthLearnt | None = None
 
     def rebuild(self, state: State) -> None:
         """Take everything from the state."""
@@ -39,7 +39,7 @@ class NodesView:
         self.fleet = Fleet([self._left(node) for node in nodes])
         self._worth = worth_of(state)
         self.fit = Fit(self.fleet, self._worth)
-        self.empty = Fit(Fleet([emptied(node) for node in nodes]), Worth())
+        self.empty = Fit(Fleet([emptied(node) for node in nodes]), UNLEARNT)
         for row, node in enumerate(nodes):
             if node.is_blocked:
                 self.fleet.set_blocked(row, blocked=True)
@@ -139,14 +139,11 @@ class NodesView:
         self.freed += [row for row in sorted(self.reserved_for) if before.get(row) != self.reserved_for[row]]
 
 
-def worth_of(state: State) -> Worth:
+def worth_of(state: State) -> WorthLearnt:
     """Return what holes are worth by policy: what was learnt, or their size."""
     if state.policy is not None and "worth" in state.policy.rules:
         return state.seen.worth
-    return _BY_SIZE
-
-
-_BY_SIZE = Worth()
+    return UNLEARNT
 
 
 def emptied(node: Node) -> Node:

@@ -13,8 +13,8 @@ from gangline.scheduler.shapes import Shape, is_gang, shape_of
 from gangline.scheduler.state import Job, State
 from gangline.scheduler.views.nodes import NodesView
 
-Entry = tuple[int, int, str]
-"""(what the policy's order puts first, submission, job id)."""
+Entry = tuple[int, int, int, str]
+"""(what the policy's order puts first, submission, index in its array, job id)."""
 
 NO_MAXIMUM_US = 1 << 62
 """Jobs that declare no max_runtime come last where the shortest come first."""
@@ -91,7 +91,9 @@ class PendingView:
 
 def may_start(state: State, job: Job) -> bool:
     """Whether a job waits for nothing but room and its turn. One for which room is held is bound to that."""
-    return job.job_id in state.pending and not job.held and not job.cancelled and job.job_id not in state.room
+    if job.held or job.cancelled or job.barriers:
+        return False
+    return job.job_id in state.pending and job.job_id not in state.room
 
 
 def key_of(policy: Policy, job: Job, widest: int) -> GroupKey:
@@ -125,4 +127,4 @@ def entry_of(policy: Policy, job: Job) -> Entry:
     if policy.order == "shortest_declared":
         declared = job.spec.max_runtime_us
         first = NO_MAXIMUM_US if declared is None else declared
-    return first, job.submitted, job.job_id
+    return first, job.submitted, job.array_index or 0, job.job_id

@@ -6,7 +6,7 @@ from typing import TypeVar
 from immutables import Map
 from msgspec.structs import replace
 
-from gangline.events.control import Heartbeat, RanksExited, TickerTookOver
+from gangline.events.control import Heartbeat, RanksExited, StoragePressureChanged, TickerTookOver
 from gangline.events.policy import Policy, Queue
 from gangline.events.types import AttemptRef, JobSpec
 from gangline.scheduler.state import Attempt, Job, State
@@ -78,7 +78,20 @@ def submit(world: World, pick: Pick) -> None:
         max_runtime_us=any_of(pick, [None, None, 7 * SECOND_US]),
         env={f"V{number}": "x" for number in range(pick(4))},
         queue=any_of(pick, ["default", "default", "default", "nowhere"]),
+        array=any_of(pick, [None] * 6 + [2, 3]),
+        after=any_of(pick, [(), (), (), (earlier(world, pick),)]),
+        data_bytes=any_of(pick, [0, 0, 2 << 40]),
     )
+
+
+def earlier(world: World, pick: Pick) -> str:
+    """Return a job or an array that is known, or one that is not."""
+    return any_of(pick, ["job-unknown", *sorted(world.state.jobs), *sorted(world.state.arrays)])
+
+
+def press(world: World, pick: Pick) -> None:
+    pressed = pick(3) == 0
+    world.append(StoragePressureChanged(meta=world.meta(), store="file:///s", pressed=pressed, used_ppm=1))
 
 
 def someone(world: World, pick: Pick, *, running: bool) -> str | None:
@@ -87,7 +100,11 @@ def someone(world: World, pick: Pick, *, running: bool) -> str | None:
 
 
 def cancel(world: World, pick: Pick) -> None:
-    world.cancel(someone(world, pick, running=False) or "job-unknown")
+    arrays = sorted(world.state.arrays)
+    if arrays and pick(3) == 0:
+        world.cancel(any_of(pick, arrays))
+    else:
+        world.cancel(someone(world, pick, running=False) or "job-unknown")
 
 
 def start(world: World, pick: Pick) -> None:
@@ -211,6 +228,7 @@ STEPS: list[Callable[[World, Pick], None]] = [
     lose,
     *[recover] * 2,
     break_down,
+    press,
     *[leave_late] * 2,
     *[checkpoint] * 2,
     reject,

@@ -6,7 +6,8 @@ import pytest
 
 from gangline.events.decisions import JobAdmitted, JobRejected, PolicyActivated, PolicyRefused
 from gangline.events.policy import Policy, Queue
-from gangline.scheduler.rules.admission import MAX_SHOWN_CHARACTERS
+from gangline.events.types import Elastic, Role
+from gangline.scheduler.rules.refusals import MAX_SHOWN_CHARACTERS
 from tests.scheduler.world import GIB, World, the
 
 
@@ -21,8 +22,114 @@ def cluster() -> World:
 
 REFUSED: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "a queue that there is not": ({"queue": "orgs"}, "queue", "'orgs'", "default, org/vision"),
-    "no GPU": ({"gpus": 0}, "gpus", "0", "at least a part of one GPU"),
-    "less than no GPU": ({"gpus": -2}, "gpus", "-2", "at least a part of one GPU"),
+    "less than no GPU": ({"gpus": -2}, "gpus", "-2", "not negative"),
+    "a GPU type for a job without GPUs": ({"gpus": 0, "gpu_types": ("H100",)}, "gpu_type", "H100", "no GPU"),
+    "nodes for a job without GPUs": ({"gpus": 0, "nodes": 2}, "nodes", "2", "one rank"),
+    "elastic bounds that contradict each other": (
+        {"gpus": 4, "elastic": Elastic(min_gpus=8, max_gpus=4)},
+        "elastic.min",
+        "8",
+        "above elastic.max, 4",
+    ),
+    "an elastic gang of no GPU": ({"gpus": 1, "elastic": Elastic(min_gpus=0, max_gpus=4)}, "elastic.min", "0", "1 GPU"),
+    "an elastic gang that grows by nothing": (
+        {"gpus": 1, "elastic": Elastic(min_gpus=1, max_gpus=4, step_gpus=0)},
+        "elastic.step",
+        "0",
+        "at least 1",
+    ),
+    "an elastic gang that begins beyond its bounds": (
+        {"gpus": 8, "elastic": Elastic(min_gpus=1, max_gpus=4)},
+        "gpus",
+        "8",
+        "1 to 4 in steps of 1",
+    ),
+    "an elastic gang that begins between its steps": (
+        {"gpus": 3, "elastic": Elastic(min_gpus=2, max_gpus=8, step_gpus=2)},
+        "gpus",
+        "3",
+        "2 to 8 in steps of 2",
+    ),
+    "an elastic gang that never reaches its largest size": (
+        {"gpus": 2, "elastic": Elastic(min_gpus=2, max_gpus=7, step_gpus=2)},
+        "elastic.max",
+        "7",
+        "2 to 7 in steps of 2",
+    ),
+    "an elastic fraction": (
+        {"gpu_milli": 500, "elastic": Elastic(min_gpus=1, max_gpus=2)},
+        "gpu_milli",
+        "500",
+        "whole GPUs",
+    ),
+    "an elastic gang on a number of nodes": (
+        {"gpus": 4, "nodes": 2, "elastic": Elastic(min_gpus=2, max_gpus=8)},
+        "nodes",
+        "2",
+        "wherever they are free",
+    ),
+    "an elastic gang that may not be stopped": (
+        {"gpus": 4, "preemptible": False, "elastic": Elastic(min_gpus=2, max_gpus=8)},
+        "preemptible",
+        "false",
+        "a resize stops",
+    ),
+    "an interactive gang": ({"gpus": 2, "interactive": True}, "gpus", "2", "at most one GPU"),
+    "an idle time-out of nothing": ({"interactive": True, "idle_timeout_us": 0}, "idle_timeout", "0 us", "more than 0"),
+    "an idle time-out without interaction": ({"idle_timeout_us": 9}, "idle_timeout", "9 us", "only interactive"),
+    "an interactive job with actors": (
+        {"interactive": True, "roles": (Role(name="actor", ranks=1),)},
+        "roles",
+        "given",
+        "a single rank",
+    ),
+    "two roles of one name": (
+        {"roles": (Role(name="actor", ranks=1), Role(name="actor", ranks=2))},
+        "roles",
+        "'actor'",
+        "another role has this name",
+    ),
+    "a role named as the GPUs' own ranks": ({"roles": (Role(name="default", ranks=1),)}, "roles", "'default'", "own"),
+    "a role without a name": ({"roles": (Role(name="", ranks=1),)}, "roles", "''", "1 to 64 letters"),
+    "a role of nobody": ({"roles": (Role(name="actor", ranks=0),)}, "roles.actor.ranks", "0", "1 to 100000"),
+    "a role of two GPUs a rank": (
+        {"roles": (Role(name="actor", ranks=1, gpu_milli=2000),)},
+        "roles.actor.gpu_milli",
+        "2000",
+        "at most one GPU",
+    ),
+    "a role of less than no CPU": (
+        {"roles": (Role(name="actor", ranks=1, cpu_milli=-5),)},
+        "roles.actor.cpus",
+        "-5",
+        "not negative",
+    ),
+    "a role with an empty program": (
+        {"roles": (Role(name="actor", ranks=1, command=("",)),)},
+        "roles.actor.command",
+        "no program",
+        "names a program",
+    ),
+    "an elastic gang with actors": (
+        {"roles": (Role(name="actor", ranks=1),), "elastic": Elastic(min_gpus=1, max_gpus=2)},
+        "elastic",
+        "given",
+        "keeps its size",
+    ),
+    "an array of nothing": ({"array": 0}, "array", "0", "1 to 10000"),
+    "an array beyond the policy's bound": ({"array": 10_001}, "array", "10001", "1 to 10000"),
+    "a bound of an array that is none": ({"array_parallel": 2}, "array_parallel", "2", "no array"),
+    "an array of which nothing may run": ({"array": 3, "array_parallel": 0}, "array_parallel", "0", "at least one"),
+    "less than no data": ({"data_bytes": -1}, "data", "-1", "not negative"),
+    "too many to be told": ({"notify": ("https://example.org",) * 9}, "notify", "9 URLs", "at most 8"),
+    "an empty URL": ({"notify": ("",)}, "notify", "0 characters", "1 to 2000"),
+    "a job to wait for that there is not": ({"after": ("job-x",)}, "after", "job-x", "no such job"),
+    "more jobs to wait for than the policy allows": (
+        {"after": tuple(f"job-{number}" for number in range(101))},
+        "after",
+        "101 jobs",
+        "after_max of the policy is 100",
+    ),
     "an empty share": ({"gpu_milli": 0}, "gpu_milli", "0", "1 to 1000"),
     "a share of more than one GPU": ({"gpu_milli": 1001}, "gpu_milli", "1001", "1 to 1000"),
     "shares of two GPUs": ({"gpus": 2, "gpu_milli": 500}, "gpus", "2", "only one GPU can be shared"),

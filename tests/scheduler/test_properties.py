@@ -72,9 +72,26 @@ def check_jobs(world: World) -> None:
     assert len(state.answers) == state.answers_next - state.answers_first
 
 
+def check_waits(world: World) -> None:
+    state = world.state
+    known = {*state.jobs, *state.arrays}
+    assert {(one, other) for one, left in state.waits.items() for other in left} == {
+        (one, other) for other, waiting in state.waited_for.items() for one in waiting
+    }
+    assert set(state.waits) <= known
+    assert set(state.waited_for) <= known
+    for array in state.arrays.values():
+        tasks = [job for job in state.jobs.values() if job.array_id == array.array_id]
+        assert array.left == len(tasks) > 0
+    for job in state.jobs.values():
+        assert ("after" in job.barriers) == bool(state.waits.get(job.array_id or job.job_id))
+        assert job.attempt is None or not job.barriers
+
+
 def check(world: World) -> None:
     check_nodes(world)
     check_jobs(world)
+    check_waits(world)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -176,5 +193,6 @@ def test_whatever_came_nothing_is_due_at_once_for_ever_and_gangs_that_end_leave_
     world.settle()
     state = world.state
     assert not any((state.answers, state.ended, state.pending, state.deadlines, state.touched, state.commands))
+    assert not any((state.arrays, state.finished, state.waits, state.waited_for, state.broken))
     assert all(node.whole_free == len(node.gpus) and not node.held for node in state.nodes.values())
     assert next_due_us(state) is None

@@ -1,0 +1,34 @@
+"""How a spec is refused: the key, its value, the limit and the way out, each short enough for a round."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+MAX_SHOWN_CHARACTERS = 120
+MAX_LISTED = 50
+"""Rounds repeat what is wrong, and must stay within a record."""
+
+
+class Refusal(NamedTuple):
+    """Why a spec is refused."""
+
+    key: str
+    value: str
+    limit: str
+    message: str
+
+
+def refuse(key: str, value: object, limit: str, way_out: str) -> Refusal:
+    """Return the refusal of a value."""
+    text = shown(str(value))
+    return Refusal(key, text, limit, f"{key} is {text}, but {limit}: {way_out}")
+
+
+def shown(text: str) -> str:
+    """Return as much of what a user wrote as an answer repeats."""
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else text[:MAX_SHOWN_CHARACTERS] + "..."
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    text = ", ".join(shown(name) for name in names[:MAX_LISTED])
+    return text if len(names) <= MAX_LISTED else f"{text} and {len(names) - MAX_LISTED} more"
