@@ -9,5 +9,6 @@ from types import MappingProxyType
 
 __all__ = ["BENCHMARKS"]
 
-BENCHMARKS = MappingProxyType({"launch": "benchmarks.launch", "log": "benchmarks.log", "packing": "benchmarks.packing"})
+NAMES = ("launch", "log", "mix", "packing", "queueing")
+BENCHMARKS = MappingProxyType({name: f"benchmarks.{name}" for name in NAMES})
 """Every benchmark's name, and the module that measures it."""

@@ -176,9 +176,10 @@ class Agents:
 
     def _leave(self, job: VirtualJob, run: Run, code: int) -> None:
         """Report every rank that is left gone, all with one exit code."""
-        left, run.shares_left = run.shares_left, []
+        left = dict.fromkeys(run.shares_left)
         for share in run.bound.shares:
             if share.node_id in left:
+                run.shares_left.remove(share.node_id)
                 exits = tuple(RankExit(rank=rank, exit_code=code) for rank in share.ranks)
                 self._exited(job.job_id, run.bound.attempt, share.node_id, exits)
                 self._left(job, run, share.node_id)

@@ -6,6 +6,9 @@ submission, or from GPUs freed by a preemption, to the binding.
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
+from gangline.events.policy import Policy, Queue, Quota
 from gangline.events.types import JobSpec, Value
 from gangline.simulator.philly import PhillyJob
 from gangline.simulator.virtual_job import VirtualJob
@@ -66,3 +69,24 @@ def summary(jobs: Sequence[VirtualJob]) -> Queueing:
         preemptions_per_job=sum(preemptions) / len(preemptions),
         preemptions_most=max(preemptions),
     )
+
+
+def pooled(policy: Policy) -> Policy:
+    """Return the policy for all jobs in one queue."""
+    return replace(policy, queues=(Queue(path="default"),))
+
+
+def by_teams(policy: Policy, trace: Sequence[PhillyJob], *, gpus: int) -> tuple[Policy, dict[str, str]]:
+    """Return the policy in which each virtual cluster is a team, and the queue of each.
+
+    A team is guaranteed its share of the trace's GPU time, in whole GPUs, and weighs as much, or 1.
+    """
+    asked: dict[str, int] = {}
+    for job in trace:
+        asked[job.cluster] = asked.get(job.cluster, 0) + job.gpus * job.duration_us
+    queues = []
+    for cluster, gpu_us in sorted(asked.items()):
+        guarantee = gpus * gpu_us // sum(asked.values())
+        quota = Quota(guarantee_milli=guarantee * 1000, weight=max(1, guarantee))
+        queues.append(Queue(path=f"team-{cluster}", quotas=(quota,)))
+    return replace(policy, queues=tuple(queues)), {cluster: f"team-{cluster}" for cluster in asked}

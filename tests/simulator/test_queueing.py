@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.queueing_reference import Asked, by_duration, by_submission, starts
 from gangline.events.policy import Policy
 from gangline.simulator import philly, queueing
 from gangline.simulator.work import SECOND_US, uniform_nodes
 from gangline.simulator.world import World
-from tests.simulator.reference import Asked, by_duration, by_submission, starts
 
 SLICE = Path(__file__).parent / "fixtures/philly_slice.csv"
 NODES = 8

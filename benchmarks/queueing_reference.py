@@ -61,8 +61,10 @@ def starts(jobs: Sequence[Asked], nodes: int, size: int, order: Callable[[Asked]
 
 
 def by_submission(job: Asked) -> tuple[int, ...]:
+    """Order by arrival."""
     return (job.position,)
 
 
 def by_duration(job: Asked) -> tuple[int, ...]:
+    """Order by the true duration, then by arrival."""
     return (job.duration_s, job.position)
