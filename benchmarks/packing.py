@@ -11,8 +11,10 @@ from benchmarks.options import TRACES, Option, seeds, trace_file
 from benchmarks.packing_references import BestFit, Fgd, Random
 from benchmarks.packing_world import KINDS, MARKS_PERCENT, Outcome, Rule, Trace, arrivals, fleet_of, read, run
 from gangline.events.policy import Policy
-from gangline.scheduler.fit import Ask, Choice, Fit
+from gangline.scheduler.fit import Choice, Fit
 from gangline.scheduler.fleet import Fleet
+from gangline.scheduler.placement import place_parts
+from gangline.scheduler.shapes import Shape
 from gangline.scheduler.worth import UNLEARNT, Seen, arrived, is_due, learn, learnt
 from gangline.simulator.openb import Task
 
@@ -59,10 +61,25 @@ class Default:
             worth = learn(self._seen, self._fit.fleet.free_by_type())
             self._seen = learnt(self._seen, worth, self._policy.worth_kept_ppm)
             self._fit.learn(worth)
-        ask = Ask(task.gpus, task.gpu_milli, task.cpu_milli, task.memory_bytes)
-        choice = self._fit.choose(ask, self._fit.fleet.types_mask(task.gpu_types))
+        parts = place_parts(self._fit, _shape(task))
         self.spent_s += time.perf_counter() - start
-        return choice
+        return Choice(*parts[0]) if parts else None
+
+
+def _shape(task: Task) -> Shape:
+    """Return a task as a gang on one node, which asks for CPU and memory by rank; a part of one is rounded up."""
+    ranks = max(task.gpus, 1)
+    return Shape(
+        gpus=task.gpus,
+        gpu_milli=task.gpu_milli,
+        nodes=1,
+        gpu_types=task.gpu_types,
+        cpu_milli=-(-task.cpu_milli // ranks),
+        memory_bytes=-(-task.memory_bytes // ranks),
+        required="node",
+        preferred="none",
+        roles=(),
+    )
 
 
 def figures(*, quick: bool, pods: Path | None, nodes: Path | None, seeds: tuple[int, ...] | None) -> Iterator[Figure]:
