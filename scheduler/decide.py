@@ -18,9 +18,11 @@ from gangline.scheduler.rules import (
     checkpoints,
     deadlines,
     endings,
+    holds,
     node_faults,
     placement,
     quarantine,
+    room,
     worth,
 )
 from gangline.scheduler.state import State
@@ -35,7 +37,9 @@ RULES: tuple[Callable[[Round], None], ...] = (
     attempts.decide,
     endings.decide,
     worth.decide,
+    holds.decide,
     placement.decide,
+    room.decide,
 )
 """In the order in which a round applies them."""
 
@@ -98,4 +102,8 @@ def next_due_us(state: State) -> int | None:
     if state.policy is not None and state.answers_first < state.answers_next:
         oldest = state.answers[state.answer_order[state.answers_first]]
         due.append(oldest.at_us + state.policy.answers_kept_us)
+    if state.policy is not None and state.pending:
+        # Room is made for those who wait, when core time crosses a multiple of the interval.
+        interval_us = state.policy.room_interval_us
+        due.append((state.now_us // interval_us + 1) * interval_us)
     return min(due) if due else None

@@ -10,7 +10,7 @@ from immutables import Map
 from gangline.events.control import CheckpointUploaded
 from gangline.events.decisions import AttemptStopOrdered, GangBound, NodesReserved, PreemptionOrdered, RoomHeld
 from gangline.events.policy import Policy
-from gangline.events.types import Blame, CheckpointRef, Event, JobSpec, Outcome, Share, Value
+from gangline.events.types import Blame, CheckpointRef, Event, JobSpec, Outcome, PreemptionReason, Share, Value
 from gangline.scheduler.worth import Seen
 
 
@@ -58,6 +58,13 @@ class Upload(Value, frozen=True, kw_only=True):
     step: int
 
 
+class Evictor(Value, frozen=True, kw_only=True):
+    """A job for which another one gave way, and why."""
+
+    job_id: str
+    reason: PreemptionReason
+
+
 class Job(Value, frozen=True, kw_only=True):
     """A job that has not ended. `submitted` is the control index of its command, and so its place in the order."""
 
@@ -95,6 +102,8 @@ class Job(Value, frozen=True, kw_only=True):
     """Those of its preemptions that moved it."""
     evicted: PreemptionOrdered | None = None
     """Its last preemption."""
+    evicted_by: tuple[Evictor, ...] = ()
+    """The latest jobs for which it gave way; it does not evict them back for the same reason."""
     held: bool = False
     """By its user; it does not start."""
     barriers: tuple[str, ...] = ()

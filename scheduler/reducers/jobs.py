@@ -15,8 +15,11 @@ from gangline.scheduler import dependencies
 from gangline.scheduler.arrays import task_ended
 from gangline.scheduler.holding import take
 from gangline.scheduler.journal import drop_job, drop_reserved, drop_room, put_job, put_node
-from gangline.scheduler.state import Attempt, Job, ShareStatus, StaleShare, State
+from gangline.scheduler.state import Attempt, Evictor, Job, ShareStatus, StaleShare, State
 from gangline.scheduler.usage import milli_of, occupied
+
+MAX_EVICTORS = 64
+"""Jobs that one remembers as having evicted it: more than policy lets it be evicted, but for reclaim."""
 
 
 def gang_bound(state: State, decision: GangBound) -> State:
@@ -73,8 +76,16 @@ def preemption_ordered(state: State, decision: PreemptionOrdered) -> State:
         preemptions=job.preemptions + 1,
         moves=job.moves + (decision.reason == "move"),
         evicted=decision,
+        evicted_by=_evictors(job, decision),
     )
     return _put_without_deadline(state, job)
+
+
+def _evictors(job: Job, decision: PreemptionOrdered) -> tuple[Evictor, ...]:
+    if decision.claimant is None:
+        return job.evicted_by
+    evictor = Evictor(job_id=decision.claimant, reason=decision.reason)
+    return (*(known for known in job.evicted_by if known != evictor), evictor)[-MAX_EVICTORS:]
 
 
 def attempt_ended(state: State, decision: AttemptEnded) -> State:

@@ -9,9 +9,10 @@ from gangline.scheduler.journal import Link, since
 from gangline.scheduler.state import State
 from gangline.scheduler.views.nodes import NodesView
 from gangline.scheduler.views.pending import PendingView
+from gangline.scheduler.views.running import RunningView
 from gangline.scheduler.views.uses import UsesView
 
-__all__ = ["NodesView", "PendingView", "UsesView", "Views"]
+__all__ = ["NodesView", "PendingView", "RunningView", "UsesView", "Views"]
 
 
 class Views:
@@ -24,6 +25,8 @@ class Views:
         """The resolved tree of queues, and what each uses and is charged for."""
         self.pending = PendingView()
         """Jobs that wait and may start, in groups; which shapes failed since anything was freed."""
+        self.running = RunningView()
+        """The attempts that could give way."""
         self._seen: Link | None = None
         self._built = False
 
@@ -46,6 +49,7 @@ class Views:
             self.uses.follow(state, what, key)
         for what, key in latest:
             self.pending.follow(state, what, key)
+            self.running.follow(state, what, key)
         self.pending.reopen(self.nodes)
 
     def round_over(self, before: State, after: State) -> None:
@@ -57,3 +61,4 @@ class Views:
         self.nodes.rebuild(state)
         self.uses.rebuild(state)
         self.pending.rebuild(state, self.nodes)
+        self.running.rebuild(state, self.nodes)

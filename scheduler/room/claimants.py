@@ -1,0 +1,83 @@
+"""Pending jobs as claimants: in their turn, and for each GPU type that they accept."""
+
+from collections.abc import Sequence
+from heapq import heapify
+from typing import NamedTuple
+
+from gangline.events.policy import Policy
+from gangline.scheduler.fleet import Flags
+from gangline.scheduler.room.claims import Bench, Claim, Victims
+from gangline.scheduler.room.standing import Claimant, standing_of
+from gangline.scheduler.round import Round
+from gangline.scheduler.rules.placement import allowed_nodes
+from gangline.scheduler.shapes import is_gang
+from gangline.scheduler.state import Job
+from gangline.scheduler.turns import Turn, turn_of, waited_us
+from gangline.scheduler.views.pending import GroupKey
+from gangline.scheduler.views.running import Runs
+
+
+class Claiming(NamedTuple):
+    """A claim, the nodes where its job may be placed, and who could give way at all."""
+
+    claim: Claim
+    nodes: Flags
+    bench: Bench
+
+
+def turns(round_: Round, policy: Policy) -> list[tuple[Turn, GroupKey]]:
+    """Return all groups of jobs that wait, as a heap; the first job of each is its claimant."""
+    views = round_.views
+    groups = views.pending.groups
+    heap = [
+        (turn_of(round_.state, policy, views, group, groups[group][0]), group)
+        for shape in views.pending.by_shape
+        for group in views.pending.by_shape[shape]
+    ]
+    heapify(heap)
+    return heap
+
+
+def claims_of(round_: Round, policy: Policy, group: GroupKey, job: Job, runs: Runs) -> list[Claiming]:
+    """Return the claims of a group's job, one for each GPU type; none if quota bars it."""
+    state, views, shape = round_.state, round_.views, group.shape
+    barred, allowed = allowed_nodes(state, policy, views, job)
+    if barred:
+        return []
+    fleet = views.nodes.fleet
+    found = []
+    for gpu_type in shape.gpu_types or fleet.types:
+        if gpu_type not in fleet.types:
+            continue
+        index = fleet.types.index(gpu_type)
+        nodes = (fleet.type_index == index) & ~fleet.blocked
+        if allowed is not None:
+            nodes &= allowed
+        if not nodes.any():
+            continue
+        standing = standing_of(views.uses, policy, runs.queues, Claimant(job.spec.queue, gpu_type, shape.milli))
+        claim = Claim(
+            job=job,
+            shape=shape,
+            gang=is_gang(job.spec, fleet.widest),
+            level=group.level,
+            waited_us=waited_us(state, job),
+            gpu_type=gpu_type,
+            standing=standing,
+        )
+        found.append(Claiming(claim, nodes, Bench(policy, runs, index)))
+    return found
+
+
+def without_ping_pong(round_: Round, job: Job, rules: Sequence[Victims]) -> list[Victims]:
+    """Return who may go, without those who evicted this job for the same reason."""
+    running = round_.views.running
+    rows = [(evictor.reason, row) for evictor in job.evicted_by if (row := running.row_of(evictor.job_id)) is not None]
+    if not rows:
+        return list(rules)
+    found = []
+    for rule in rules:
+        eligible = rule.eligible.copy()
+        eligible[[row for reason, row in rows if reason == rule.reason]] = False
+        found.append(rule._replace(eligible=eligible))
+    return found

@@ -1,0 +1,80 @@
+"""A claimant: a pending job for which there is no room as the cluster lies."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gangline.events.policy import Policy
+from gangline.events.types import PreemptionReason
+from gangline.scheduler.fleet import Flags, Ints
+from gangline.scheduler.room.standing import Standing
+from gangline.scheduler.shapes import Shape
+from gangline.scheduler.state import Job
+from gangline.scheduler.views.running import Runs
+
+
+class Claim(NamedTuple):
+    """A claimant, for GPUs of one type, and how its queue stands to the others."""
+
+    job: Job
+    shape: Shape
+    gang: bool
+    """Whether it needs several nodes."""
+    level: int
+    waited_us: int
+    """In all."""
+    gpu_type: str
+    standing: Standing
+
+
+class Bench(NamedTuple):
+    """Who could give way at all, and what a rule needs to know of them."""
+
+    policy: Policy
+    runs: Runs
+    type_index: int
+    """Of the claimant's GPUs."""
+
+    @property
+    def candidates(self) -> Flags:
+        """Preemptible attempts on GPUs of the type."""
+        found: Flags = self.runs.preemptible & (self.runs.type_index == self.type_index)
+        return found
+
+    def by_run(self, by_queue: Flags) -> Flags:
+        """Return by attempt what is known by queue."""
+        by_run: Flags = by_queue[self.runs.queue] if self.runs.size else np.zeros(0, np.bool_)
+        return by_run
+
+    def shielded_until_us(self) -> Ints:
+        """Return how long each attempt runs before it may be a victim: the longer, the more often it was one."""
+        policy, runs = self.policy, self.runs
+        least = np.where(runs.gang, policy.gang_min_runtime_us, policy.min_runtime_us)
+        return least + policy.shield_step_us * runs.preemptions
+
+    def unshielded(self) -> Flags:
+        """Return who has run long enough, and was not evicted too often."""
+        return (self.runs.run_us >= self.shielded_until_us()) & self.not_too_often()
+
+    def not_too_often(self) -> Flags:
+        """Return who was evicted less often than one may be."""
+        policy, runs = self.policy, self.runs
+        return runs.preemptions < np.where(runs.gang, policy.gang_preemptions_max, policy.preemptions_max)
+
+    def protected(self) -> Flags:
+        """Return the gangs that waited so long, in all, that only reclaim may take them."""
+        policy, runs = self.policy, self.runs
+        if "protection" not in policy.rules:
+            return np.zeros(runs.size, np.bool_)
+        waited = (runs.waited_us >= policy.protection_from_us) & (runs.waited_us < policy.protection_until_us)
+        protected: Flags = runs.gang & waited
+        return protected
+
+
+class Victims(NamedTuple):
+    """Who may go by one rule."""
+
+    reason: PreemptionReason
+    eligible: Flags
+    last_resort: Flags | None = None
+    """Those of them who go only if no others will do."""

@@ -1,0 +1,151 @@
+"""From who may go to who goes: a plan names the victims and the very shares that the claimant will be bound to.
+
+Whatever a search proposes is tried on a copy of the fleet by the code that places in earnest; if the claimant would
+still not fit, nobody goes.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gangline.events.types import PreemptionReason, Share
+from gangline.scheduler.fit import Ask
+from gangline.scheduler.fleet import WHOLE_MILLI, Flags
+from gangline.scheduler.room.claims import Claim, Victims
+from gangline.scheduler.room.freeing import costs_of
+from gangline.scheduler.room.gangs import on_several_nodes
+from gangline.scheduler.room.search import Field, on_one_node
+from gangline.scheduler.room.trial import Trial
+from gangline.scheduler.round import Round
+from gangline.scheduler.shapes import Shape
+from gangline.scheduler.state import State
+from gangline.scheduler.views import Views
+from gangline.scheduler.views.running import Runs
+
+MAX_GANGS_TRIED = 8
+"""Gangs of which one goes for a small claimant; the smallest ones."""
+
+
+class Victim(NamedTuple):
+    """A job that gives way, and by which rule."""
+
+    job_id: str
+    reason: PreemptionReason
+
+
+class Plan(NamedTuple):
+    """Who gives way, and what is held for the claimant."""
+
+    victims: tuple[Victim, ...]
+    shares: tuple[Share, ...]
+
+
+def plan_of(round_: Round, claim: Claim, runs: Runs, rules: Sequence[Victims], nodes: Flags) -> Plan | None:
+    """Return the plan of least loss for a claimant on these nodes, by what the rules allow; None if there is none."""
+    views = round_.views
+    eligible = np.zeros(runs.size, np.bool_)
+    last_resort = np.ones(runs.size, np.bool_)
+    for rule in rules:
+        eligible |= rule.eligible
+        last_resort &= ~rule.eligible if rule.last_resort is None else ~rule.eligible | rule.last_resort
+    cost = costs_of(runs, last_resort)
+    field = Field(views.nodes.fleet, runs, cost, eligible & (runs.node >= 0), eligible & (runs.node < 0), nodes)
+    rows = _on_several(views, claim.shape, field) if claim.gang else _on_one_node(field, claim.shape)
+    if not rows:
+        return None
+    plan = plan_of_rows(round_, claim, runs, rules, rows, nodes)
+    if plan is not None or not claim.gang:
+        return plan
+    rest = _rest(field._replace(fleet=_without(round_, runs, rows).fleet), claim.shape, rows)
+    return plan_of_rows(round_, claim, runs, rules, (*rows, *rest), nodes) if rest else None
+
+
+def plan_of_rows(  # noqa: PLR0917 - a plan, and all that it follows from
+    round_: Round, claim: Claim, runs: Runs, rules: Sequence[Victims], rows: Sequence[int], nodes: Flags
+) -> Plan | None:
+    """Return the plan in which these go; None if the claimant would still not fit on these nodes."""
+    shares = _without(round_, runs, rows).place(claim.shape, nodes)
+    if shares is None:
+        return None
+    given = [share.node_id for share in shares]
+    victims = [row for row in sorted(rows) if _is_needed(round_.state, runs, row, given)]
+    if not victims:
+        return None
+    return Plan(tuple(Victim(runs.job_ids[row], _reason(rules, row)) for row in victims), shares)
+
+
+def plan_of_gang(round_: Round, claim: Claim, runs: Runs, victims: Victims, nodes: Flags) -> Plan | None:
+    """Return the plan in which the smallest gang goes; None if there is none, or the claimant would still not fit."""
+    rows = sorted(np.flatnonzero(victims.eligible).tolist(), key=lambda row: (int(runs.gpus[row]), row))
+    for row in rows[:MAX_GANGS_TRIED]:
+        plan = plan_of_rows(round_, claim, runs, [victims], (row,), nodes)
+        if plan is not None:
+            return plan
+    return None
+
+
+def _without(round_: Round, runs: Runs, rows: Sequence[int]) -> Trial:
+    tried = Trial(round_.state, round_.views.nodes)
+    for row in rows:
+        tried.without(round_.state.jobs[runs.job_ids[row]])
+    return tried
+
+
+def _reason(rules: Sequence[Victims], row: int) -> PreemptionReason:
+    return next(rule.reason for rule in rules if rule.eligible[row])
+
+
+def _is_needed(state: State, runs: Runs, row: int, given: Sequence[str]) -> bool:
+    """Whether a victim lies on a node that the claimant is given."""
+    attempt = state.jobs[runs.job_ids[row]].attempt
+    return attempt is not None and any(share.node_id in given for share in attempt.bound.shares)
+
+
+def _on_one_node(field: Field, shape: Shape) -> tuple[int, ...] | None:
+    ranks = max(shape.gpus, 1)
+    found = on_one_node(field, Ask(shape.gpus, shape.gpu_milli, shape.cpu_milli * ranks, shape.memory_bytes * ranks))
+    return None if found is None else found.victims
+
+
+def _on_several(views: Views, shape: Shape, field: Field) -> tuple[int, ...] | None:
+    """Return who goes for whole nodes of one size, the largest that will do, or for equal parts of nodes."""
+    if shape.nodes is not None:
+        return _on_pods(views, shape, field, shape.nodes, shape.gpus // shape.nodes)
+    devices = field.fleet.devices
+    for size in sorted({int(one) for one in np.unique(devices[field.nodes]) if one}, reverse=True):
+        whole = field._replace(nodes=field.nodes & (devices == size))
+        rows = _on_pods(views, shape, whole, shape.gpus // size, size)
+        if rows is not None:
+            return rows or _rest(field, shape, ())
+    return None
+
+
+def _on_pods(views: Views, shape: Shape, field: Field, count: int, each: int) -> tuple[int, ...] | None:
+    """Return who goes for a number of nodes, in the pod of least loss where one pod is required."""
+    fleet = field.fleet
+    if shape.required != "pod":
+        return on_several_nodes(field, views.running.spans(field.runs, field.gangs, field.nodes), count, each)
+    best: tuple[int, int, tuple[int, ...]] | None = None
+    for pod in range(len(fleet.pods)):
+        within = field._replace(nodes=field.nodes & (fleet.pod_index == pod))
+        rows = on_several_nodes(within, views.running.spans(field.runs, field.gangs, within.nodes), count, each)
+        if rows is not None:
+            found = (sum(int(field.cost[row]) for row in rows), pod, rows)
+            best = found if best is None else min(best, found)
+    return best[2] if best is not None else None
+
+
+def _rest(field: Field, shape: Shape, gone: Sequence[int]) -> tuple[int, ...]:
+    """Return who goes besides for the devices that are left over when whole nodes are taken, on another node."""
+    fleet = field.fleet
+    size = int(fleet.devices[field.nodes].max(initial=0))
+    rest = shape.gpus % size if size and shape.nodes is None else 0
+    if not rest:
+        return ()
+    stays = field.single.copy()
+    stays[list(gone)] = False
+    ask = Ask(rest, WHOLE_MILLI, shape.cpu_milli * rest, shape.memory_bytes * rest)
+    # A node that has the rest already would have been taken, were it not one of the whole ones.
+    found = on_one_node(field._replace(single=stays, nodes=field.nodes & (fleet.whole_free < rest)), ask)
+    return () if found is None else found.victims

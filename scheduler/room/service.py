@@ -1,0 +1,19 @@
+"""Service: a job of a lower level takes from jobs of a higher one, inside a queue and from those who borrow.
+
+A small job takes from small ones only.
+"""
+
+from gangline.scheduler.room.claims import Bench, Claim, Victims
+
+
+def victims(claim: Claim, bench: Bench) -> Victims | None:
+    """Return who may go."""
+    policy, runs, standing = bench.policy, bench.runs, claim.standing
+    eligible = bench.candidates & bench.by_run(standing.same | standing.borrows) & (runs.level > claim.level)
+    if claim.gang:
+        eligible &= runs.gang | (runs.gpus <= policy.small_victim_gpus)
+    else:
+        eligible &= ~runs.gang & (runs.gpus <= policy.small_victim_gpus)
+    # Inside a queue a job gives way to none of a lower priority.
+    eligible &= ~(bench.by_run(standing.same) & (runs.priority > claim.job.spec.priority))
+    return Victims("service", eligible & bench.unshielded() & ~bench.protected())

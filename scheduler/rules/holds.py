@@ -1,0 +1,36 @@
+"""What is held for a claimant is let go when it can no longer become his."""
+
+from gangline.events.decisions import RoomHeld, RoomReleased
+from gangline.events.types import Share
+from gangline.scheduler.round import Round
+from gangline.scheduler.state import Job, State
+
+
+def decide(round_: Round) -> None:
+    """Release what cannot be bound any more, or has been held too long."""
+    state = round_.state
+    for job_id in sorted(state.room):
+        cause = _over(state, state.jobs.get(job_id), state.room[job_id])
+        if cause is not None and not round_.emit(RoomReleased(job_id=job_id, cause=cause)):
+            return
+
+
+def _over(state: State, job: Job | None, room: RoomHeld) -> str | None:
+    """Return why the job will not be bound to what is held for it; None if it may be."""
+    if job is None or job.cancelled:
+        return "the job has ended"
+    if job.held:
+        return "the job is held by its user"
+    if room.until_us is not None and room.until_us <= state.now_us:
+        return "it was held long enough"
+    return next((cause for share in room.shares if (cause := _lost(state, share)) is not None), None)
+
+
+def _lost(state: State, share: Share) -> str | None:
+    node = state.nodes.get(share.node_id)
+    if node is None or node.is_blocked:
+        return f"nothing new starts on node {share.node_id}"
+    for gpu in share.gpus:
+        if gpu not in node.gpus or gpu in node.broken_gpus:
+            return f"GPU {gpu} of node {share.node_id} is gone"
+    return None

@@ -1,0 +1,127 @@
+"""Making room while jobs wait: at its interval, for a bounded number of claimants, in the order of their turns.
+
+For each claimant moves are tried first, then evictions by every rule that policy has on. Nothing is emitted unless the
+claimant then fits, and what becomes free is held for it.
+"""
+
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+
+from gangline.events.policy import Policy
+from gangline.events.types import Decision
+from gangline.scheduler.room import batch, consolidation, fill, first_start, priority, reclaim, recovery, service
+from gangline.scheduler.room.claimants import Claiming, claims_of, turns, without_ping_pong
+from gangline.scheduler.room.claims import Bench, Claim, Victims
+from gangline.scheduler.room.orders import evicting, moving
+from gangline.scheduler.room.plan import plan_of, plan_of_gang
+from gangline.scheduler.round import Round
+from gangline.scheduler.state import Job, State
+from gangline.scheduler.turns import turn_of
+from gangline.scheduler.views.pending import GroupKey
+from gangline.scheduler.views.running import Runs
+
+EVICTIONS: tuple[tuple[str, Callable[[Claim, Bench], Victims | None]], ...] = (
+    ("reclaim", reclaim.victims),
+    ("priority", priority.victims),
+    ("service", service.victims),
+    ("recovery", recovery.victims),
+    ("first_start", first_start.victims),
+)
+"""The rules by which jobs give way to one claimant, by their names in the policy; the first that holds is named."""
+
+CLAIMANTS_PER_SEARCH = 8
+"""For each search that policy allows so many claimants are looked at; to most of them nobody could give way."""
+
+
+def is_due(state: State, interval_us: int) -> bool:
+    """Whether the last tick crossed a multiple of an interval of core time."""
+    return state.now_us // interval_us > state.before_us // interval_us
+
+
+def decide(round_: Round) -> None:
+    """Make room for claimants, if it is time to."""
+    policy, state = round_.policy, round_.state
+    if policy is None or not state.pending or not (is_due(state, policy.room_interval_us) or state.more):
+        return
+    still_open = _for_each(round_, policy)
+    if still_open and is_due(state, policy.reclaim_interval_us) and not round_.full:
+        _reclaim_a_gang(round_, policy, still_open)
+    for name, rule in (("fill", fill.decide), ("batch", batch.decide)):
+        if name in policy.rules and not round_.full:
+            rule(round_, policy)
+
+
+def _for_each(round_: Round, policy: Policy) -> list[GroupKey]:
+    """Make room for the first job of each group in turn; return the groups whose small jobs could reclaim in vain."""
+    heap = turns(round_, policy)
+    searches, still_open = policy.room_searches, []
+    runs: Runs | None = None
+    for _ in range(CLAIMANTS_PER_SEARCH * policy.room_searches):
+        if not heap or not searches:
+            break
+        _, group = heappop(heap)
+        views = round_.views
+        line = views.pending.groups.get(group)
+        if line is None:
+            continue
+        runs = views.running.runs(round_.state, policy) if runs is None else runs
+        job = round_.state.jobs[line[0][-1]]
+        claims = claims_of(round_, policy, group, job, runs)
+        searched, decisions = _room_for(round_, policy, job, claims)
+        searches -= searched
+        if not decisions:
+            if any(_could_reclaim(claiming) for claiming in claims):
+                still_open.append(group)
+            continue
+        if not round_.emit(*decisions):
+            break
+        runs = None
+        line = round_.views.pending.groups.get(group)
+        if line is not None:
+            heappush(heap, (turn_of(round_.state, policy, round_.views, group, line[0]), group))
+    return still_open
+
+
+def _room_for(round_: Round, policy: Policy, job: Job, claims: Sequence[Claiming]) -> tuple[bool, tuple[Decision, ...]]:
+    """Return whether there was anybody to search among, and the decisions that make room for a job, if any can."""
+    state, views = round_.state, round_.views
+    searched = False
+    for claim, nodes, bench in claims:
+        if "consolidation" in policy.rules:
+            moves = consolidation.moves_for(state, views, claim, bench, nodes)
+            if moves is not None:
+                return True, moving(state, policy, job.job_id, moves)
+        rules = [rule(claim, bench) for name, rule in EVICTIONS if name in policy.rules]
+        willing = without_ping_pong(round_, job, [victims for victims in rules if victims is not None])
+        if not any(victims.eligible.any() for victims in willing):
+            continue
+        searched = True
+        plan = plan_of(round_, claim, bench.runs, willing, nodes)
+        if plan is not None:
+            return True, evicting(state, policy, job.job_id, plan)
+    return searched, ()
+
+
+def _could_reclaim(claiming: Claiming) -> bool:
+    victims = reclaim.gangs(claiming.claim, claiming.bench)
+    return victims is not None and "reclaim" in claiming.bench.policy.rules and bool(victims.eligible.any())
+
+
+def _reclaim_a_gang(round_: Round, policy: Policy, groups: Sequence[GroupKey]) -> None:
+    """Let the smallest borrowing gang go for the first small claim that stays open, at its own interval."""
+    for group in groups:
+        views = round_.views
+        line = views.pending.groups.get(group)
+        if line is None:
+            continue
+        job = round_.state.jobs[line[0][-1]]
+        runs = views.running.runs(round_.state, policy)
+        for claim, nodes, bench in claims_of(round_, policy, group, job, runs):
+            victims = reclaim.gangs(claim, bench)
+            if victims is None:
+                continue
+            (victims,) = without_ping_pong(round_, job, [victims])
+            plan = plan_of_gang(round_, claim, runs, victims, nodes)
+            if plan is not None:
+                round_.emit(*evicting(round_.state, policy, job.job_id, plan))
+                return

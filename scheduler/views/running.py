@@ -1,0 +1,231 @@
+"""The attempts that could give way, as columns of integers in the order of their submission.
+
+An attempt that was told to stop, that has failed or that left a node is none of them.
+"""
+
+from bisect import bisect_left, insort
+from typing import NamedTuple
+
+import numpy as np
+
+from gangline.events.policy import Policy
+from gangline.events.types import Share
+from gangline.scheduler.fleet import WHOLE_MILLI, Flags, Ints
+from gangline.scheduler.levels import level_of
+from gangline.scheduler.shapes import is_gang
+from gangline.scheduler.state import Attempt, Job, State
+from gangline.scheduler.views.nodes import NodesView
+
+SEVERAL = -1
+"""The node of an attempt that lies on several."""
+SECOND_US = 1_000_000
+
+Place = tuple[int, str, int]
+"""(submission, job id, slot): the first two are the order of the rows."""
+
+_FIELDS = (
+    "queue",
+    "priority",
+    "node",
+    "column",
+    "type_index",
+    "gpus",
+    "milli",
+    "cpu_milli",
+    "memory_bytes",
+    "gang",
+    "preemptible",
+    "bound_at_us",
+    "ran_us",
+    "committed_at_us",
+    "waited_us",
+    "preemptions",
+    "moves",
+)
+_FIRST_SLOTS = 256
+
+
+class Runs(NamedTuple):
+    """The attempts at one time, one row each; times are in microseconds."""
+
+    job_ids: tuple[str, ...]
+    queues: tuple[str, ...]
+    queue: Ints
+    """Into `queues`."""
+    priority: Ints
+    node: Ints
+    """Row of the fleet; SEVERAL for more than one."""
+    column: Ints
+    """Of the device of which a fraction takes a part; -1 for others."""
+    type_index: Ints
+    gpus: Ints
+    """Whole devices; 0 for a fraction."""
+    milli: Ints
+    """Thousandths of GPUs in all."""
+    cpu_milli: Ints
+    memory_bytes: Ints
+    gang: Flags
+    """Whether it asks for several nodes."""
+    preemptible: Flags
+    run_us: Ints
+    """Of the live attempt."""
+    level: Ints
+    lost: Ints
+    """Thousandths of GPUs times seconds since the last committed checkpoint."""
+    waited_us: Ints
+    preemptions: Ints
+    moves: Ints
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return len(self.job_ids)
+
+
+class Span(NamedTuple):
+    """Where an attempt on several nodes holds whole devices."""
+
+    row: int
+    """Of the attempt."""
+    nodes: Ints
+    devices: Ints
+
+
+class RunningView:
+    """Keeps a row an attempt. What `runs` returns depends on the state alone, not on how it came about."""
+
+    def __init__(self) -> None:
+        self._order: list[Place] = []
+        self._places: dict[str, Place] = {}
+        self._spare_slots: list[int] = []
+        self._table: Ints = np.zeros((_FIRST_SLOTS, len(_FIELDS)), np.int64)
+        self._queues: dict[str, int] = {}
+        self._spans: dict[str, tuple[Ints, Ints]] = {}
+        """Rows of the fleet and whole devices there, of attempts on several nodes."""
+        self._nodes = NodesView()
+
+    def rebuild(self, state: State, nodes: NodesView) -> None:
+        """Take everything from the state; `nodes` follows the same state."""
+        self._nodes = nodes
+        self._order, self._places, self._queues, self._spare_slots, self._spans = [], {}, {}, [], {}
+        for job_id in sorted(state.jobs):
+            self.follow(state, "job", job_id)
+
+    def follow(self, state: State, what: str, key: str) -> None:
+        """Follow one change."""
+        if what != "job":
+            return
+        before = self._places.pop(key, None)
+        if before is not None:
+            del self._order[bisect_left(self._order, before)]
+            self._spare_slots.append(before[2])
+            self._spans.pop(key, None)
+        job = state.jobs.get(key)
+        if job is None or job.attempt is None or not _could_give_way(job, job.attempt):
+            return
+        slot = self._spare_slots.pop() if self._spare_slots else len(self._places)
+        if slot == len(self._table):
+            self._table = np.concatenate([self._table, np.zeros_like(self._table)])
+        self._table[slot] = self._row(state, job, job.attempt)
+        place = (job.submitted, job.job_id, slot)
+        insort(self._order, place)
+        self._places[key] = place
+        if self._table[slot, _FIELDS.index("node")] == SEVERAL:
+            self._spans[key] = self._span(job.attempt)
+
+    def runs(self, state: State, policy: Policy) -> Runs:
+        """Return the attempts as of the state's time."""
+        slots = np.array([slot for _, _, slot in self._order], np.int64)
+        table = self._table[slots].T
+        columns = {name: table[place] for place, name in enumerate(_FIELDS)}
+        job_ids = tuple(job_id for _, job_id, _ in self._order)
+        run_us = state.now_us - columns["bound_at_us"]
+        gang = columns["gang"].astype(np.bool_)
+        level: Ints = np.zeros(len(job_ids), np.int64)
+        if "levels" in policy.rules:
+            level = np.searchsorted(np.array(policy.levels_us, np.int64), columns["ran_us"] + run_us, side="right")
+            for row in np.flatnonzero(gang).tolist():
+                job = state.jobs[job_ids[row]]
+                level[row] = level_of(policy, job.spec, job.ran_us + int(run_us[row]), is_gang=True)
+        return Runs(
+            job_ids=job_ids,
+            queues=tuple(sorted(self._queues, key=lambda name: self._queues[name])),
+            queue=columns["queue"],
+            priority=columns["priority"],
+            node=columns["node"],
+            column=columns["column"],
+            type_index=columns["type_index"],
+            gpus=columns["gpus"],
+            milli=columns["milli"],
+            cpu_milli=columns["cpu_milli"],
+            memory_bytes=columns["memory_bytes"],
+            gang=gang,
+            preemptible=columns["preemptible"].astype(np.bool_),
+            run_us=run_us,
+            level=level,
+            lost=columns["milli"] * ((state.now_us - columns["committed_at_us"]) // SECOND_US),
+            waited_us=columns["waited_us"],
+            preemptions=columns["preemptions"],
+            moves=columns["moves"],
+        )
+
+    def row_of(self, job_id: str) -> int | None:
+        """Return the row of a job's attempt, if it is one of them."""
+        place = self._places.get(job_id)
+        return None if place is None else bisect_left(self._order, place)
+
+    def spans(self, runs: Runs, wanted: Flags, nodes: Flags) -> tuple[Span, ...]:
+        """Return where those wanted hold whole devices, as far as that is on these nodes."""
+        found = []
+        for row in np.flatnonzero(wanted).tolist():
+            at, devices = self._spans[runs.job_ids[row]]
+            inside = nodes[at]
+            if inside.any():
+                found.append(Span(row, at[inside], devices[inside]))
+        return tuple(found)
+
+    def _row(self, state: State, job: Job, attempt: Attempt) -> tuple[int, ...]:
+        fleet = self._nodes.fleet
+        shares = attempt.bound.shares
+        first = shares[0]
+        row = fleet.row[first.node_id]
+        one_node = all(share.node_id == first.node_id for share in shares)
+        fraction = len(shares) == 1 and len(first.gpus) == 1 and first.gpu_milli < WHOLE_MILLI
+        return (
+            self._queues.setdefault(job.spec.queue, len(self._queues)),
+            job.spec.priority,
+            row if one_node else SEVERAL,
+            _column(state, first) if fraction else -1,
+            int(fleet.type_index[row]),
+            sum(len(share.gpus) for share in shares if share.gpu_milli == WHOLE_MILLI),
+            sum(len(share.gpus) * share.gpu_milli for share in shares),
+            sum(share.cpu_milli for share in shares),
+            sum(share.memory_bytes for share in shares),
+            is_gang(job.spec, fleet.widest),
+            job.spec.preemptible,
+            attempt.bound_at_us,
+            job.ran_us,
+            attempt.committed_at_us,
+            job.waited_us,
+            job.preemptions,
+            job.moves,
+        )
+
+    def _span(self, attempt: Attempt) -> tuple[Ints, Ints]:
+        whole = [share for share in attempt.bound.shares if share.gpu_milli == WHOLE_MILLI]
+        rows = [self._nodes.fleet.row[share.node_id] for share in whole]
+        return np.array(rows, np.int64), np.array([len(share.gpus) for share in whole], np.int64)
+
+
+def _column(state: State, share: Share) -> int:
+    gpus = state.nodes[share.node_id].gpus
+    return gpus.index(share.gpus[0]) if share.gpus[0] in gpus else -1
+
+
+def _could_give_way(job: Job, attempt: Attempt) -> bool:
+    return not (
+        attempt.is_stopping
+        or attempt.failure is not None
+        or job.cancelled
+        or any(status.gone for status in attempt.status)
+    )

@@ -1,0 +1,197 @@
+"""Room for claimants: who gives way by which rule, what is held, and how it ends."""
+
+from msgspec.structs import replace
+
+from gangline.events.decisions import (
+    AttemptPreempted,
+    GangBound,
+    JobRequeued,
+    PreemptionOrdered,
+    RoomHeld,
+    RoomReleased,
+)
+from gangline.events.policy import Policy, Queue, Quota
+from gangline.events.types import Decision
+from tests.scheduler.world import SECOND_US, World, all_of, the
+
+HOUR_S = 3600
+LONG_S = 1_300
+"""Run time from which a job is of the second level here."""
+TEAMS = (
+    Queue(path="a", quotas=(Quota(guarantee_milli=8_000),)),
+    Queue(path="b", quotas=(Quota(guarantee_milli=8_000),)),
+)
+
+
+def world(
+    nodes: int = 1, *, gpus: int = 8, queues: tuple[Queue, ...] = (Queue(path="default"),), **policy: object
+) -> World:
+    """Return nodes with a policy under which preemption is quick to see."""
+    levels = (1_200 * SECOND_US, 12_000 * SECOND_US)
+    made = World(replace(Policy(queues=queues, levels_us=levels), **policy))
+    for number in range(nodes):
+        made.node(f"node-{number}", gpus)
+    made.tick()
+    return made
+
+
+def leaves(it: World, job_id: str) -> list[Decision]:
+    """Let a victim save and exit; return what the next round decides."""
+    it.exits(job_id, -15)
+    return it.tick()
+
+
+def test_a_job_of_a_lower_level_takes_the_place_of_one_of_a_higher_level_in_its_queue() -> None:
+    it = world()
+    old = it.runs(gpus=8)
+    it.passes(LONG_S)
+    new = it.submit(gpus=4)
+    decided = it.passes(60)
+    ordered = the(PreemptionOrdered, decided)
+    assert (ordered.job_id, ordered.attempt, ordered.reason, ordered.claimant) == (old, 1, "service", new)
+    held = the(RoomHeld, decided)
+    assert (held.job_id, held.until_us, [len(share.gpus) for share in held.shares]) == (new, None, [4])
+    decided = leaves(it, old)
+    assert the(AttemptPreempted, decided).reason == "service"
+    assert the(JobRequeued, decided).failures_in_row == 0
+    bound = the(GangBound, decided)
+    assert (bound.job_id, bound.shares) == (new, held.shares)
+    assert not it.state.room
+
+
+def test_what_the_claimant_does_not_need_is_free_for_others_at_once() -> None:
+    it = world()
+    old = it.runs(gpus=8)
+    it.passes(LONG_S)
+    new = it.submit(gpus=4)
+    it.passes(60)
+    other = it.submit(gpus=4)
+    it.tick()
+    leaves(it, old)
+    assert it.is_running(new)
+    assert it.is_running(other)
+
+
+def test_nothing_starts_on_what_is_held_before_the_claimant() -> None:
+    it = world()
+    old = it.runs(gpus=8)
+    it.passes(LONG_S)
+    new = it.submit(gpus=8)
+    it.passes(60)
+    late = it.submit(gpus=1)
+    assert all_of(GangBound, it.passes(120)) == []
+    leaves(it, old)
+    assert it.is_running(new)
+    assert not it.is_running(late)
+
+
+def test_a_job_that_is_not_preemptible_or_too_young_gives_way_to_nobody() -> None:
+    it = world(2)
+    fixed = it.runs(gpus=8, preemptible=False)
+    it.passes(LONG_S)
+    young = it.runs(gpus=8)
+    it.submit(gpus=8)
+    assert all_of(PreemptionOrdered, it.passes(500)) == []
+    assert it.is_running(fixed)
+    assert it.is_running(young)
+
+
+def test_a_claimant_that_would_still_not_fit_evicts_nobody() -> None:
+    it = world(2)
+    it.runs(gpus=8)
+    it.runs(gpus=8, preemptible=False)
+    it.passes(LONG_S)
+    it.submit(gpus=16)
+    assert all_of(PreemptionOrdered, it.passes(HOUR_S)) == []
+
+
+def test_a_higher_priority_takes_from_a_lower_one_inside_its_queue_and_from_no_other() -> None:
+    it = world(2, queues=TEAMS)
+    mine = it.runs(gpus=8, queue="a")
+    it.runs(gpus=8, queue="b")
+    it.passes(700)
+    new = it.submit(gpus=8, queue="a", priority=1)
+    ordered = the(PreemptionOrdered, it.passes(60))
+    assert (ordered.job_id, ordered.reason, ordered.claimant) == (mine, "priority", new)
+
+
+def test_a_queue_within_its_guarantee_takes_back_what_another_has_borrowed() -> None:
+    it = world(2, queues=TEAMS)
+    first, second = it.runs(gpus=8, queue="b"), it.runs(gpus=8, queue="b")
+    it.passes(200)
+    new = it.submit(gpus=8, queue="a")
+    assert all_of(PreemptionOrdered, it.passes(200)) == []
+    ordered = the(PreemptionOrdered, it.passes(120))
+    assert ordered.job_id in {first, second}
+    assert (ordered.reason, ordered.claimant) == ("reclaim", new)
+    leaves(it, ordered.job_id)
+    assert it.is_running(new)
+    assert all_of(PreemptionOrdered, it.passes(600)) == [], "what is within its guarantee is not taken back"
+
+
+def test_a_victim_counts_for_its_queue_no_longer_once_it_is_told_to_go() -> None:
+    it = world(3, queues=(replace(TEAMS[0], quotas=(Quota(guarantee_milli=16_000),)), TEAMS[1]))
+    for _ in range(3):
+        it.runs(gpus=8, queue="b")
+    it.passes(200)
+    for _ in range(2):
+        it.submit(gpus=8, queue="a")
+    decided = it.passes(400)
+    assert len(all_of(PreemptionOrdered, decided)) == 2
+    uses = it.views.uses
+    assert (uses.use["a", "H100"], uses.use["b", "H100"]) == (16_000, 8_000)
+
+
+def test_a_hold_is_released_when_its_node_takes_nothing_new() -> None:
+    it = world()
+    it.runs(gpus=8)
+    it.passes(LONG_S)
+    new = it.submit(gpus=8)
+    it.passes(60)
+    assert new in it.state.room
+    it.loses("node-0")
+    assert the(RoomReleased, it.tick()).job_id == new
+    assert not it.state.room
+
+
+def test_a_small_job_is_moved_into_a_hole_to_open_a_node_for_a_larger_one() -> None:
+    it = world(2)
+    small = [it.runs(gpus=4), it.runs(gpus=4), it.runs(gpus=4)]
+    it.exits(small[0])
+    it.tick()
+    it.passes(700)
+    nodes = {node for job in small[1:] for node in it.nodes_of(job)}
+    assert nodes == {"node-0", "node-1"}
+    large = it.submit(gpus=8)
+    decided = it.passes(60)
+    ordered = the(PreemptionOrdered, decided)
+    assert (ordered.reason, ordered.claimant) == ("move", large)
+    decided = leaves(it, ordered.job_id)
+    assert {bound.job_id for bound in all_of(GangBound, decided)} == {ordered.job_id, large}
+
+
+def test_what_evicted_is_not_evicted_back_for_the_same_reason() -> None:
+    it = world()
+    old = it.runs(gpus=8)
+    it.passes(LONG_S)
+    new = it.submit(gpus=8)
+    it.passes(60)
+    leaves(it, old)
+    assert it.is_running(new)
+    it.passes(4 * HOUR_S)
+    assert it.is_running(new)
+
+
+def test_several_nodes_are_opened_for_a_gang_and_it_waits_until_every_rank_is_gone() -> None:
+    it = world(4)
+    old = [it.runs(gpus=8) for _ in range(4)]
+    it.passes(LONG_S)
+    new = it.submit(gpus=24)
+    decided = it.passes(60)
+    victims = [ordered.job_id for ordered in all_of(PreemptionOrdered, decided)]
+    assert len(victims) == 3
+    assert set(victims) < set(old)
+    for job_id in victims[:2]:
+        assert all_of(GangBound, leaves(it, job_id)) == []
+    bound = the(GangBound, leaves(it, victims[2]))
+    assert (bound.job_id, len(bound.shares)) == (new, 3)
