@@ -165,6 +165,10 @@ class Node(Value, frozen=True, kw_only=True):
     next_port: int = 0
     cordoned: bool = False
     draining: bool = False
+    cordon_reason: str = ""
+    """Why it is cordoned or drained, if whoever did so said."""
+    check_index: int | None = None
+    """The command to examine it that waits for its agent's report, by control index."""
     lost: bool = False
     quarantined: bool = False
     quarantined_until_us: int | None = None

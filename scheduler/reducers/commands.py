@@ -7,6 +7,7 @@ from gangline.events.decisions import (
     Answer,
     AnswerRepeated,
     CancelAccepted,
+    CommandAccepted,
     CommandExpired,
     JobAdmitted,
     PolicyActivated,
@@ -14,9 +15,9 @@ from gangline.events.decisions import (
 from gangline.events.types import Event
 from gangline.scheduler.arrays import members
 from gangline.scheduler.errors import Halted, Inapplicable
-from gangline.scheduler.journal import put_job, put_policy_changed
+from gangline.scheduler.journal import put_job
 from gangline.scheduler.reducers.admission import admitted
-from gangline.scheduler.reducers.storage import follow_all
+from gangline.scheduler.reducers.operators import accepted, in_force
 from gangline.scheduler.state import Answered, State
 
 
@@ -57,8 +58,8 @@ def answered(state: State, decision: Answer) -> State:
     if isinstance(decision, CancelAccepted):
         return _cancelled(state, decision.job_id)
     if isinstance(decision, PolicyActivated) and isinstance(command, ActivatePolicy):
-        return follow_all(put_policy_changed(replace(state, policy=command.policy, policy_is_new=True)))
-    return state
+        return in_force(state, command.policy)
+    return accepted(state, command) if isinstance(decision, CommandAccepted) else state
 
 
 def _cancelled(state: State, job_id: str) -> State:

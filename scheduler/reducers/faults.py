@@ -5,8 +5,8 @@ What counts as a node's fault, and what as a job's, is in docs/decisions/0010-wh
 
 from msgspec.structs import replace
 
-from gangline.events.control import NodeFaulted, NodeLost, NodeRecovered
-from gangline.events.decisions import NodeQuarantined, NodeReleased
+from gangline.events.control import NodeChecked, NodeFaulted, NodeLost, NodeRecovered
+from gangline.events.decisions import NodeCheckOrdered, NodeQuarantined, NodeReleased
 from gangline.scheduler.holding import counted
 from gangline.scheduler.journal import put_job, put_node
 from gangline.scheduler.state import Attempt, Fault, State
@@ -46,7 +46,7 @@ def node_faulted(state: State, event: NodeFaulted) -> State:
     if event.gpu is None:
         if node.sick or (node.quarantined and node.quarantined_until_us is None):
             return state
-        state = _trouble(put_node(state, replace(node, sick=reason or "its hardware failed")), node.node_id)
+        state = trouble(put_node(state, replace(node, sick=reason or "its hardware failed")), node.node_id)
         return lose_ranks(state, node.node_id, f"node {node.node_id} failed: {reason}")
     if event.gpu not in node.gpus or event.gpu in node.broken_gpus:
         return state
@@ -55,6 +55,24 @@ def node_faulted(state: State, event: NodeFaulted) -> State:
     state = note_fault(state, node.node_id, f"its GPU {event.gpu} failed: {reason}")
     text = f"GPU {event.gpu} of node {node.node_id} failed: {reason}"
     return lose_ranks(state, node.node_id, text, gpu=event.gpu)
+
+
+def node_check_ordered(state: State, decision: NodeCheckOrdered) -> State:
+    """Wait for the agent's report."""
+    node = state.nodes[decision.node_id]
+    return put_node(state, replace(node, check_index=decision.check_index))
+
+
+def node_checked(state: State, event: NodeChecked) -> State:
+    """Let the next round quarantine a node found sick, or release one found healthy; old reports change nothing."""
+    node = state.nodes.get(event.node_id)
+    if node is None or node.check_index != event.check_index:
+        return state
+    if event.healthy:
+        state = put_node(state, replace(node, check_index=None, sick=""))
+        return set_timer(state, "quarantine", node.node_id, state.now_us)
+    reason = f"a check found it sick: {event.report}"[:MAX_REASON_CHARACTERS]
+    return trouble(put_node(state, replace(node, check_index=None, sick=reason)), node.node_id)
 
 
 def node_quarantined(state: State, decision: NodeQuarantined) -> State:
@@ -100,7 +118,7 @@ def note_fault(state: State, node_id: str, reason: str, job_id: str = "") -> Sta
     if node is None or (job_id and any(fault.job_id == job_id for fault in node.faults)):
         return state
     fault = Fault(at_us=state.now_us, reason=reason[:MAX_REASON_CHARACTERS], job_id=job_id)
-    return _trouble(put_node(state, replace(node, faults=(*node.faults, fault)[-MAX_FAULTS:])), node_id)
+    return trouble(put_node(state, replace(node, faults=(*node.faults, fault)[-MAX_FAULTS:])), node_id)
 
 
 def lose_ranks(state: State, node_id: str, reason: str, *, lost: bool = False, gpu: int | None = None) -> State:
@@ -134,5 +152,6 @@ def _runs_on(attempt: Attempt, node_id: str, gpu: int | None) -> bool:
     )
 
 
-def _trouble(state: State, node_id: str) -> State:
+def trouble(state: State, node_id: str) -> State:
+    """Return the state in which the next round looks at this node."""
     return replace(state, troubled=state.troubled.set(node_id, True))  # noqa: FBT003 - a map used as a set

@@ -73,7 +73,7 @@ def preemption_ordered(state: State, decision: PreemptionOrdered) -> State:
     job = replace(
         job,
         attempt=replace(job.attempt, preempted=decision),
-        preemptions=job.preemptions + 1,
+        preemptions=job.preemptions + (decision.reason not in {"held", "retried"}),
         moves=job.moves + (decision.reason == "move"),
         evicted=decision,
         evicted_by=_evictors(job, decision),

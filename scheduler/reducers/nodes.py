@@ -9,7 +9,7 @@ from gangline.scheduler.errors import Inapplicable
 from gangline.scheduler.holding import WHOLE_MILLI, counted
 from gangline.scheduler.journal import put_node
 from gangline.scheduler.order import natural
-from gangline.scheduler.reducers.faults import lose_ranks, note_fault
+from gangline.scheduler.reducers.faults import lose_ranks, note_fault, trouble
 from gangline.scheduler.state import Node, State
 
 MAX_NAME_CHARACTERS = 253
@@ -46,6 +46,8 @@ def node_registered(state: State, event: NodeRegistered) -> State:
             next_port=old.next_port,
             cordoned=old.cordoned,
             draining=old.draining,
+            cordon_reason=old.cordon_reason,
+            check_index=old.check_index,
             # The agent that was lost has said this before: it is a repeat, and no sign of life.
             lost=old.lost and old.agent_id == event.agent_id,
             stale=tuple(one for one in old.stale if not event.attempts_listed or (one.job_id, one.attempt) in listed),
@@ -62,6 +64,9 @@ def node_registered(state: State, event: NodeRegistered) -> State:
         state = replace(state, node_order=order)
     node = counted(state, node)
     state = put_node(state, node, placement_due=True)
+    if node.check_index is not None:
+        # The agent that was asked may have gone before it could answer.
+        state = trouble(state, node.node_id)
     if old is None or same_boot or not old.held:
         return state
     state = note_fault(state, node.node_id, "it booted while ranks ran there")

@@ -1,19 +1,16 @@
-"""Whether a spec or a policy holds together; a refusal names the value, the limit and the way out."""
+"""Whether a spec holds together, and could start some day; a refusal names the value, the limit and the way out."""
 
 from gangline.events.policy import Policy
 from gangline.events.types import JobSpec
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules.admission_options import check_options
 from gangline.scheduler.rules.dependencies import check_after
-from gangline.scheduler.rules.refusals import Refusal, listed, refuse, shown
+from gangline.scheduler.rules.refusals import Refusal, listed, refuse
 
 MAX_NAME_CHARACTERS = 128
 MAX_RETRIES = 1_000
 MAX_PRIORITY = 1_000_000
-MAX_PORT = 65_535
-MIN_PORT = 1_024
 MAX_GRACE_US = 3600 * 1_000_000
-MAX_CHECKPOINTS_KEPT = 100
 WHOLE_MILLI = 1000
 
 
@@ -122,33 +119,3 @@ def _check_cluster(round_: Round, spec: JobSpec) -> Refusal | None:
         f"{largest.memory_bytes:,} bytes each",
         "ask for less a rank, fewer GPUs, or another number of nodes",
     )
-
-
-def check_policy(policy: Policy) -> str | None:
-    """Return why a policy does not hold together, or None."""
-    paths = [queue.path for queue in policy.queues]
-    if not paths:
-        return "a policy has at least one queue: add one"
-    for path, after in zip(sorted(paths), [*sorted(paths)[1:], None], strict=True):
-        if not path or any(not part for part in path.split("/")):
-            return f"queue {shown(path)!r} is not a path like org/team/project: rename it"
-        if path == after:
-            return f"queue {shown(path)!r} appears more than once: remove one"
-    if not 0 <= policy.retries <= MAX_RETRIES:
-        return f"retries is {policy.retries}: name 0 to {MAX_RETRIES}"
-    if not 0 <= policy.grace_us <= MAX_GRACE_US:
-        return f"grace_us is {policy.grace_us}: name 0 to {MAX_GRACE_US} (1 hour)"
-    if not 0 < policy.ahead_limit_us < policy.answers_kept_us:
-        # Else a command from the future could outlive its answer, and be answered anew.
-        return (
-            f"ahead_limit_us is {policy.ahead_limit_us} and answers_kept_us {policy.answers_kept_us}: "
-            "name times above 0, the second the longer one"
-        )
-    if policy.port_count <= 0 or policy.port_first < MIN_PORT or policy.port_first + policy.port_count > MAX_PORT + 1:
-        return (
-            f"{policy.port_count} ports from {policy.port_first} on are not within {MIN_PORT} to {MAX_PORT}: "
-            "name another port_first or port_count"
-        )
-    if not 0 < policy.checkpoints_kept <= MAX_CHECKPOINTS_KEPT:
-        return f"checkpoints_kept is {policy.checkpoints_kept}: keep 1 to {MAX_CHECKPOINTS_KEPT}"
-    return None

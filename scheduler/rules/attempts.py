@@ -1,5 +1,8 @@
 """What becomes of attempts: stopped as a whole on a lost rank, then requeued or ended."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from gangline.events.decisions import (
     AttemptEnded,
     AttemptPreempted,
@@ -14,6 +17,11 @@ from gangline.scheduler.rules.retries import Failures, count, so_far, too_many
 from gangline.scheduler.state import Attempt, Job
 
 _SECOND_US = 1_000_000
+
+_CAUSES: Mapping[str, str] = MappingProxyType(
+    {"drain": "its node is drained", "held": "it is held", "retried": "a new attempt was asked for"}
+)
+"""What is said of an attempt that gave way to nobody, but to a command."""
 
 
 def decide(round_: Round) -> None:
@@ -91,7 +99,8 @@ def _end_attempt(round_: Round, job: Job, attempt: Attempt) -> tuple[Decision, .
 
 def _requeue(job: Job, attempt: Attempt, order: PreemptionOrdered) -> tuple[Decision, ...]:
     """Let a preempted job wait at its old place. Whether it had finished meanwhile, its next attempt finds out."""
-    cause = f"it gave way ({order.reason})" + (f" to {order.claimant}" if order.claimant is not None else "")
+    cause = _CAUSES.get(order.reason, f"it gave way ({order.reason})")
+    cause += f" to {order.claimant}" if order.claimant is not None else ""
     number = attempt.bound.attempt
     return (
         AttemptPreempted(job_id=job.job_id, attempt=number, reason=order.reason, cause=cause),

@@ -1,6 +1,6 @@
 """Nodes that fail again and again are quarantined for a while, those found sick until an operator says so."""
 
-from gangline.events.decisions import NodeQuarantined, NodeReleased
+from gangline.events.decisions import NodeCheckOrdered, NodeQuarantined, NodeReleased
 from gangline.events.policy import Policy
 from gangline.scheduler.round import Round
 from gangline.scheduler.state import Fault, Node, State
@@ -16,20 +16,22 @@ def decide(round_: Round) -> None:
     for node_id in due(round_.state, "quarantine"):
         if not round_.emit(NodeReleased(node_id=node_id)):
             return
-    policy = round_.policy
-    if policy is None or RULE not in policy.rules:
-        return
     for node_id in sorted(round_.state.troubled):
         node = round_.state.nodes[node_id]
-        quarantine = _quarantine(round_.state, policy, node)
+        if node.check_index is not None and not round_.emit(
+            NodeCheckOrdered(node_id=node_id, check_index=node.check_index)
+        ):
+            return
+        quarantine = _quarantine(round_.state, round_.policy, node)
         if quarantine is not None and not round_.emit(quarantine):
             return
 
 
-def _quarantine(state: State, policy: Policy, node: Node) -> NodeQuarantined | None:
+def _quarantine(state: State, policy: Policy | None, node: Node) -> NodeQuarantined | None:
+    """Return the quarantine of a node; one known to be sick needs no rule that counts faults."""
     if node.sick:
         return NodeQuarantined(node_id=node.node_id, until_us=None, reason=node.sick)
-    if node.quarantined or policy.quarantine_faults <= 0:
+    if policy is None or RULE not in policy.rules or node.quarantined or policy.quarantine_faults <= 0:
         return None
     counted = [fault for fault in node.faults if fault.at_us + policy.quarantine_window_us > state.now_us]
     if len(counted) < policy.quarantine_faults or not may_quarantine(state, policy):

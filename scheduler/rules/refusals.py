@@ -1,7 +1,9 @@
-"""How a spec is refused: the key, its value, the limit and the way out, each short enough for a round."""
+"""How a command is refused: the key, its value, the limit and the way out, each short enough for a round."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
+
+from gangline.events.decisions import CommandAccepted, CommandRefused
 
 MAX_SHOWN_CHARACTERS = 120
 MAX_LISTED = 50
@@ -32,3 +34,18 @@ def listed(names: Sequence[str]) -> str:
     """Return the first names, and how many more there are."""
     text = ", ".join(shown(name) for name in names[:MAX_LISTED])
     return text if len(names) <= MAX_LISTED else f"{text} and {len(names) - MAX_LISTED} more"
+
+
+class Asked(NamedTuple):
+    """The command that is answered."""
+
+    command_id: bytes
+    control_index: int
+
+    def accepted(self) -> CommandAccepted:
+        """Answer that what was asked holds from here on."""
+        return CommandAccepted(command_id=self.command_id, control_index=self.control_index)
+
+    def refused(self, message: str) -> tuple[CommandRefused]:
+        """Answer that it cannot be done; the message has the value, the limit and the way out."""
+        return (CommandRefused(command_id=self.command_id, control_index=self.control_index, message=message),)

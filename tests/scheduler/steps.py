@@ -6,9 +6,24 @@ from typing import TypeVar
 from immutables import Map
 from msgspec.structs import replace
 
-from gangline.events.control import Heartbeat, RanksExited, StoragePressureChanged, TickerTookOver
-from gangline.events.policy import Policy, Queue
-from gangline.events.types import AttemptRef, JobSpec
+from gangline.events.control import (
+    CheckNode,
+    CordonNode,
+    DrainNode,
+    Heartbeat,
+    HoldJob,
+    RanksExited,
+    ReleaseJob,
+    RemoveQueue,
+    ReprioritiseJob,
+    RetryJob,
+    SetQueue,
+    StoragePressureChanged,
+    TickerTookOver,
+    UncordonNode,
+)
+from gangline.events.policy import Policy, Queue, Quota
+from gangline.events.types import AttemptRef, Event, JobSpec
 from gangline.scheduler.state import Attempt, Job, State
 from tests.scheduler.world import SECOND_US, World
 
@@ -178,6 +193,36 @@ def leave_late(world: World, pick: Pick) -> None:
         )
 
 
+def operate(world: World, pick: Pick) -> None:
+    """Send a command about a node, or the report of a check."""
+    node_id = any_of(pick, [*NODES, "n-99"])
+    node = world.state.nodes.get(node_id)
+    if node is not None and node.check_index is not None and pick(2):
+        world.checks(node_id, healthy=pick(3) > 0, report="the disk is full")
+        return
+    kinds: list[type[Event]] = [CordonNode, DrainNode, UncordonNode, UncordonNode, CheckNode]
+    kind = any_of(pick, kinds)
+    world.command(kind, node_id=node_id)
+
+
+def change_job(world: World, pick: Pick) -> None:
+    """Send a command about a job or an array."""
+    job_id = earlier(world, pick)
+    kinds: list[type[Event]] = [HoldJob, ReleaseJob, ReleaseJob, RetryJob, ReprioritiseJob]
+    kind = any_of(pick, kinds)
+    fields = {"priority": pick(5)} if kind is ReprioritiseJob else {}
+    world.command(kind, job_id=job_id, **fields)
+
+
+def change_queue(world: World, pick: Pick) -> None:
+    path = any_of(pick, ["default", "q1", "q2", "q1/sub"])
+    if pick(2):
+        world.command(RemoveQueue, path=path)
+    else:
+        quota = Quota(guarantee_milli=any_of(pick, [None, 2_000, 4_000]), ceiling_milli=any_of(pick, [None, 3_000]))
+        world.command(SetQueue, queue=Queue(path=path, quotas=(quota,)))
+
+
 def repeat(world: World, pick: Pick) -> None:
     """Append a record again, as an append that was not acknowledged is."""
     world.append_bytes(any_of(pick, world.control[-20:]).value)
@@ -229,6 +274,9 @@ STEPS: list[Callable[[World, Pick], None]] = [
     *[recover] * 2,
     break_down,
     press,
+    *[operate] * 2,
+    *[change_job] * 2,
+    change_queue,
     *[leave_late] * 2,
     *[checkpoint] * 2,
     reject,

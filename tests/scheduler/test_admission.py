@@ -13,7 +13,7 @@ from tests.scheduler.world import GIB, World, the
 
 def cluster() -> World:
     """Two H100 nodes of 8 and one of 4, and an A100 node of 8; 8 cores and 64 GiB a GPU."""
-    world = World(Policy(queues=(Queue(path="default"), Queue(path="org/vision"))))
+    world = World(Policy(queues=(Queue(path="default"), Queue(path="org"), Queue(path="org/vision"))))
     for node_id, gpus, gpu_type in (("n-1", 8, "H100"), ("n-2", 8, "H100"), ("n-3", 4, "H100"), ("n-4", 8, "A100")):
         world.node(node_id, gpus, gpu_type=gpu_type, cpu_milli=gpus * 8_000, memory_bytes=gpus * 64 * GIB)
     world.tick()
@@ -21,7 +21,7 @@ def cluster() -> World:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str, str, str]] = {
-    "a queue that there is not": ({"queue": "orgs"}, "queue", "'orgs'", "default, org/vision"),
+    "a queue that there is not": ({"queue": "orgs"}, "queue", "'orgs'", "default, org, org/vision"),
     "less than no GPU": ({"gpus": -2}, "gpus", "-2", "not negative"),
     "a GPU type for a job without GPUs": ({"gpus": 0, "gpu_types": ("H100",)}, "gpu_type", "H100", "no GPU"),
     "nodes for a job without GPUs": ({"gpus": 0, "nodes": 2}, "nodes", "2", "one rank"),

@@ -11,6 +11,7 @@ from gangline.events.control import (
     ClockTicked,
     LaunchFailed,
     LogCreated,
+    NodeChecked,
     NodeFaulted,
     NodeLost,
     NodeRecovered,
@@ -159,6 +160,16 @@ class World:
 
     def activate(self, policy: Policy) -> None:
         self.append(ActivatePolicy(meta=self.meta(self.command_id()), policy=policy))
+
+    def command(self, kind: type[Event], **fields: object) -> int:
+        """Append another command, and return its index."""
+        return self.append(kind(meta=self.meta(self.command_id()), **fields))
+
+    def checks(self, node_id: str, *, healthy: bool = True, index: int | None = None, report: str = "") -> None:
+        """Report what an agent found when it examined its node: as it was asked last, or by the command at `index`."""
+        asked = self.state.nodes[node_id].check_index if index is None else index
+        assert asked is not None, f"nobody has asked to examine {node_id}"
+        self.append(NodeChecked(meta=self.meta(), node_id=node_id, check_index=asked, healthy=healthy, report=report))
 
     # --- facts ---
 
