@@ -86,7 +86,7 @@ def projects(world: TickWorld) -> list[str]:
 
 
 def busy_world(gpus: int, pending: int) -> TickWorld:
-    """Return a cluster that is allocated to 97% by the mix's sizes, three fifths to gangs, with so many jobs pending."""
+    """Return a cluster of which 97% runs the mix, three fifths gangs, with so many jobs pending."""
     world = TickWorld(gpus // GPUS, policy_of(gpus))
     queues = projects(world)
     draw = world.random

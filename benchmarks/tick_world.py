@@ -149,8 +149,8 @@ class TickWorld:
             self.running[decision.job_id] = decision
         elif isinstance(decision, PreemptionOrdered | AttemptStopOrdered):
             self._leaving[-1].append(decision.job_id)
-        elif isinstance(decision, JobRejected | PolicyRefused):
-            raise AssertionError(decision.message)
+        refused = decision.message if isinstance(decision, JobRejected | PolicyRefused) else None
+        assert refused is None, refused
 
     def _registered(self, number: int) -> NodeRegistered:
         return NodeRegistered(
