@@ -97,9 +97,10 @@ def _asked(path: Path | None, flags: dict[str, Any], resources: dict[str, Any]) 
     if source is None and "command" not in flags:
         raise UsageError("there is nothing to run: name a spec file, or write the command behind --")
 
-    def bad(key: tuple[str, ...], message: str) -> UsageError:
+    def bad(keys: tuple[str | int, ...], message: str) -> UsageError:
+        key = [str(one) for one in keys]
         if source is not None and not (key[0] in flags or (key[0] == "resources" and key[-1] in resources)):
-            return source.bad(key, message)
+            return source.bad(keys, message)
         where = (
             "-- COMMAND" if key[0] == "command" else f"--{key[min(len(key) - 1, 1) if key[0] == 'resources' else 0]}"
         )

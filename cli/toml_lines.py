@@ -29,6 +29,12 @@ def line_of(text: str, path: tuple[str, ...]) -> int:
     return 1
 
 
+def shown(path: tuple[str | int, ...]) -> str:
+    """Return a path as people write it: jobs.train.gpus, events[2].node, places in lists from 0 on."""
+    text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
+    return text.removeprefix(".")
+
+
 def syntax_error(text: str, error: tomllib.TOMLDecodeError) -> tuple[int, str]:
     """Return the line of a syntax error, and what is wrong."""
     message = str(error)

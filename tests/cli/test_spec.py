@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gangline.cli.spec import MAX_SPEC_BYTES, Source, SpecError, read_spec
-from gangline.events.types import JobSpec
+from gangline.events.types import Elastic, JobSpec, Role
 from gangline.schemas.errors import UsageError
 from tests.cli.invoke import Gangline
 
@@ -65,11 +65,69 @@ def test_a_short_spec_is_named_for_its_file() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "count", "milli"), [("1", 1, 1000), ("8", 8, 1000), ("0.5", 1, 500), ("0.001", 1, 1), ("2.0", 2, 1000)]
+    ("gpus", "count", "milli"),
+    [("0", 0, 1000), ("1", 1, 1000), ("8", 8, 1000), ("0.5", 1, 500), ("0.001", 1, 1), ("2.0", 2, 1000)],
 )
 def test_gpus_are_whole_ones_or_a_part_of_one(gpus: str, count: int, milli: int) -> None:
     spec = parse(f"command = ['true']\nresources.gpus = {gpus}\n")
     assert (spec.gpus, spec.gpu_milli) == (count, milli)
+
+
+OPTIONS = """\
+command = ["true"]
+preemptible = false
+held = true
+after = ["job-a", "job-b"]
+array = 10
+array_parallel = 2
+interactive = true
+idle_timeout = "30m"
+data = "2TiB"
+notify = "https://hooks.example.org/x"
+topology = { required = "pod", preferred = "node" }
+elastic = { min = 8, max = 64, step = 8 }
+
+[resources]
+gpus = 16
+
+[roles.actor]
+ranks = 4
+gpus = 0.5
+cpus = 2
+memory = "1GiB"
+command = "python act.py"
+"""
+
+
+def test_a_spec_says_how_a_job_may_be_treated_and_what_it_waits_for() -> None:
+    assert parse(OPTIONS) == JobSpec(
+        name="job",
+        queue="default",
+        command=("true",),
+        gpus=16,
+        preemptible=False,
+        held=True,
+        after=("job-a", "job-b"),
+        array=10,
+        array_parallel=2,
+        interactive=True,
+        idle_timeout_us=1_800_000_000,
+        data_bytes=2 << 40,
+        notify=("https://hooks.example.org/x",),
+        topology_required="pod",
+        topology_preferred="node",
+        elastic=Elastic(min_gpus=8, max_gpus=64, step_gpus=8),
+        roles=(
+            Role(
+                name="actor",
+                ranks=4,
+                gpu_milli=500,
+                cpu_milli=2000,
+                memory_bytes=1 << 30,
+                command=("python", "act.py"),
+            ),
+        ),
+    )
 
 
 def test_a_place_for_checkpoints_may_be_a_uri() -> None:
@@ -90,7 +148,7 @@ BAD: dict[str, tuple[str, str]] = {  # the text, and how the message begins: its
     ),
     "a key like no other": (
         HEAD + "zzz = 1\n",
-        "2: zzz: there is no such key: the keys are checkpoints, code",
+        "2: zzz: there is no such key: the keys are after, array",
     ),
     "an unknown resource": (
         GPUS + "gpus = 1\ncpu = 2\n",
@@ -106,10 +164,6 @@ BAD: dict[str, tuple[str, str]] = {  # the text, and how the message begins: its
     "too many retries": (
         HEAD + "retries = 1001\n",
         "2: retries: this is 1,001, but has to be at least 0 and at most 1,000",
-    ),
-    "no GPU": (
-        GPUS + "\ngpus = 0\n",
-        "5: resources.gpus: this is 0, but a job has at least a part of one GPU",
     ),
     "less than no GPU": (GPUS + "gpus = -2\n", "4: resources.gpus: this is -2, but"),
     "more GPUs than can be counted": (
@@ -159,7 +213,19 @@ BAD: dict[str, tuple[str, str]] = {  # the text, and how the message begins: its
         HEAD + "[env]\nA = '''\n1\n'''\nB = [\n1\n]\n",
         "6: env.B: this is text, not a list",
     ),
-    "an inline table": (HEAD + "\nresources = {gpus = 0}\n", "3: resources.gpus: this is 0"),
+    "an unknown topology": (
+        HEAD + "\ntopology = {required = 'rack'}\n",
+        "3: topology.required: this is 'rack', but has",
+    ),
+    "half an elastic": (HEAD + "[elastic]\nmin = 2\n", "2: elastic: there is no max: give it"),
+    "a role's mistake": (HEAD + "\n[roles.actor]\nranks = 0\n", "4: roles.actor.ranks: this is 0, but has to be"),
+    "a role with much of a GPU": (
+        HEAD + "\n[roles.actor]\nranks = 2\ngpus = 2\n",
+        "5: roles.actor.gpus: this is 2, but a rank of a role has at most one GPU",
+    ),
+    "no truth": (HEAD + "preemptible = 1\n", "2: preemptible: this is true or false, not a number"),
+    "a place in a list": (HEAD + "after = ['a', 3]\n", "2: after[1]: this is text, not a number"),
+    "an inline table": (HEAD + "\nresources = {gpus = -1}\n", "3: resources.gpus: this is -1"),
     "a NUL": ('command = ["a\\u0000"]\n', "1: command: this has a NUL character"),
 }
 
@@ -191,7 +257,6 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 FLAGS: dict[str, tuple[list[object], str]] = {
-    "no GPU": (["--gpus", 0, "--", "true"], "--gpus: this is 0.0, but a job has at least a part of one GPU"),
     "less than none": (["--gpus", -1, "--", "true"], "--gpus: this is -1.0, but"),
     "no nodes": (["--nodes", 0, "--", "true"], "--nodes: this is 0, but has to be at least 1"),
     "a bad unit": (["--memory", "3x", "--", "true"], "--memory: '3x' is not valid here"),
