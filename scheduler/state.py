@@ -29,6 +29,16 @@ class ShareStatus(Value, frozen=True, kw_only=True):
         return self.gone or self.lost
 
 
+class SlowRank(Value, frozen=True, kw_only=True):
+    """A rank that was reported slower than its peers, as a part of their time for a step, last by this event."""
+
+    rank: int
+    node_id: str
+    reports: int = 0
+    slowness_ppm: int = 0
+    event_id: bytes = b""
+
+
 class Attempt(Value, frozen=True, kw_only=True):
     """A live attempt: some of its GPUs may not be free yet. `status[i]` is that of `bound.shares[i]`."""
 
@@ -44,6 +54,10 @@ class Attempt(Value, frozen=True, kw_only=True):
     """Core time of its last committed checkpoint, else of its binding: what was done since then would be lost."""
     preempted: PreemptionOrdered | None = None
     """Its stop, if it gives way to others."""
+    idle_us: int | None = None
+    """For how long it has done nothing, if it is interactive and was reported so."""
+    slow: tuple[SlowRank, ...] = ()
+    """The latest reports last."""
 
     @property
     def is_stopping(self) -> bool:
@@ -111,6 +125,8 @@ class Job(Value, frozen=True, kw_only=True):
     array_id: str = ""
     """The array that it belongs to, if any."""
     array_index: int | None = None
+    replaced_ranks: tuple[int, ...] = ()
+    """Those for whose slowness a node was replaced, ascending."""
     uploading: Upload | None = None
     """The newest checkpoint of its latest attempt that is not stored yet."""
 

@@ -19,7 +19,10 @@ def set_timer(state: State, kind: Kind, subject: str, at_us: int) -> State:
 def clear_timer(state: State, kind: Kind, subject: str) -> State:
     """Return the state without this timer, if there was one."""
     key = f"{kind} {subject}"
-    return replace(state, timers=state.timers.delete(key)) if key in state.timers else state
+    if key not in state.timers:
+        return state
+    timers = state.timers.delete(key)
+    return replace(state, timers=timers, timers_from_us=state.timers_from_us if timers else None)
 
 
 def due(state: State, kind: Kind) -> list[str]:

@@ -2,14 +2,36 @@
 
 from msgspec.structs import replace
 
-from gangline.events.control import CheckpointRejected, CheckpointUploaded
+from gangline.events.control import CheckpointRejected, CheckpointUploaded, CheckpointUploadStarted
 from gangline.events.decisions import CheckpointCommitted, CheckpointRefused
+from gangline.scheduler.barriers import unbarred
 from gangline.scheduler.errors import Inapplicable
 from gangline.scheduler.journal import put_job
-from gangline.scheduler.state import Job, State
+from gangline.scheduler.state import Job, State, Upload
+from gangline.scheduler.timers import clear_timer
 
 MAX_URI_CHARACTERS = 2_000
 """Bindings repeat the URIs of several checkpoints, and must stay within a record."""
+
+
+def checkpoint_upload_started(state: State, event: CheckpointUploadStarted) -> State:
+    """Note that the next attempt may have to wait for it."""
+    job = state.jobs.get(event.job_id)
+    if job is None or event.attempt != job.attempts or event.step <= job.committed_step:
+        return state
+    if any(upload.checkpoint.step >= event.step for upload in job.uploads if upload.attempt == event.attempt):
+        return state
+    if job.uploading is not None and job.uploading.step >= event.step:
+        return state
+    return put_job(state, replace(job, uploading=Upload(attempt=event.attempt, step=event.step)))
+
+
+def upload_over(state: State, job: Job) -> State:
+    """Return the state in which nothing waits for a job's upload any more, stored or not."""
+    if job.uploading is None:
+        return state
+    job = unbarred(replace(job, uploading=None), "upload")
+    return put_job(clear_timer(state, "upload", job.job_id), job, placement_due=True)
 
 
 def checkpoint_uploaded(state: State, event: CheckpointUploaded) -> State:
@@ -23,8 +45,10 @@ def checkpoint_uploaded(state: State, event: CheckpointUploaded) -> State:
         return state
     if event.attempt == job.attempts and event.checkpoint.step <= job.committed_step:
         return state  # a repeat: an attempt's steps only grow
+    stored = job.uploading is not None and event.attempt == job.attempts and event.checkpoint.step >= job.uploading.step
     job = replace(job, uploads=(*job.uploads, event))
-    return put_job(state, job, touched=state.touched.set(job.job_id, True))  # noqa: FBT003 - a map used as a set
+    state = put_job(state, job, touched=state.touched.set(job.job_id, True))  # noqa: FBT003 - a map used as a set
+    return upload_over(state, job) if stored else state
 
 
 def checkpoint_rejected(state: State, event: CheckpointRejected) -> State:

@@ -9,6 +9,7 @@ from gangline.events.control import LaunchFailed, RanksExited, RanksStarted
 from gangline.scheduler.errors import Inapplicable
 from gangline.scheduler.holding import give_back, give_back_stale
 from gangline.scheduler.journal import put_job, put_node
+from gangline.scheduler.reducers.checkpoints import upload_over
 from gangline.scheduler.reducers.faults import note_fault
 from gangline.scheduler.state import Attempt, Job, ShareStatus, State
 from gangline.scheduler.usage import milli_of, occupied
@@ -121,7 +122,11 @@ def _free(state: State, part: _Part, node_id: str) -> State:
         state = occupied(state, part.job.spec.queue, -milli_of(share))
         node = give_back(state.nodes[node_id], share, part.job.job_id)
         state = put_node(state, node, placement_due=True)
-    return _put(state, part.job, replace(part.attempt, status=status))
+    state = _put(state, part.job, replace(part.attempt, status=status))
+    if any(part.attempt.bound.shares[place].first_rank == 0 for place in part.places):
+        # The agent of rank 0 reports every checkpoint before it reports this.
+        state = upload_over(state, state.jobs[part.job.job_id])
+    return state
 
 
 def _free_stale(state: State, event: RanksExited | LaunchFailed) -> State:

@@ -13,9 +13,11 @@ from gangline.events.decisions import (
 )
 from gangline.scheduler import dependencies
 from gangline.scheduler.arrays import task_ended
+from gangline.scheduler.barriers import barred
 from gangline.scheduler.holding import take
 from gangline.scheduler.journal import drop_job, drop_reserved, drop_room, put_job, put_node
 from gangline.scheduler.state import Attempt, Evictor, Job, ShareStatus, StaleShare, State
+from gangline.scheduler.timers import clear_timer, set_timer
 from gangline.scheduler.usage import milli_of, occupied
 
 MAX_EVICTORS = 64
@@ -47,14 +49,21 @@ def gang_bound(state: State, decision: GangBound) -> State:
         recovering=False,
         committed_step=-1,
         progressed=False,
+        uploading=None,
         waited_us=job.waited_us + state.now_us - job.pending_since_us,
     )
-    state = put_job(state, job, pending=state.pending.delete(job.job_id))
-    if job.spec.max_runtime_us is None:
-        return state
-    at_us = state.now_us + job.spec.max_runtime_us
+    state = put_job(clear_timer(state, "upload", job.job_id), job, pending=state.pending.delete(job.job_id))
+    return state if job.spec.max_runtime_us is None else _with_deadline(state, job, job.spec.max_runtime_us)
+
+
+def _with_deadline(state: State, job: Job, max_runtime_us: int) -> State:
+    """Return the state in which the attempt is warned, and then stopped."""
+    at_us = state.now_us + max_runtime_us
     first_us = at_us if state.deadlines_from_us is None else min(at_us, state.deadlines_from_us)
-    return replace(state, deadlines=state.deadlines.set(job.job_id, at_us), deadlines_from_us=first_us)
+    state = replace(state, deadlines=state.deadlines.set(job.job_id, at_us), deadlines_from_us=first_us)
+    # A job that runs for less than two warnings is told half-way.
+    warning_us = 0 if state.policy is None else min(state.policy.warning_us, max_runtime_us // 2)
+    return set_timer(state, "warning", job.job_id, at_us - warning_us) if warning_us > 0 else state
 
 
 def attempt_stop_ordered(state: State, decision: AttemptStopOrdered) -> State:
@@ -78,6 +87,9 @@ def preemption_ordered(state: State, decision: PreemptionOrdered) -> State:
         evicted=decision,
         evicted_by=_evictors(job, decision),
     )
+    if decision.reason == "straggler" and job.attempt is not None:
+        ranks = [slow.rank for slow in job.attempt.slow if state.nodes[slow.node_id].quarantined]
+        job = replace(job, replaced_ranks=tuple(sorted({*job.replaced_ranks, *ranks})))
     return _put_without_deadline(state, job)
 
 
@@ -123,7 +135,7 @@ def _keep_stale(state: State, job: Job, attempt: Attempt) -> State:
 def _put_without_deadline(state: State, job: Job) -> State:
     if job.job_id in state.deadlines:
         state = replace(state, deadlines=state.deadlines.delete(job.job_id))
-    return put_job(state, job)
+    return put_job(clear_timer(state, "warning", job.job_id), job)
 
 
 def job_requeued(state: State, decision: JobRequeued) -> State:
@@ -131,19 +143,26 @@ def job_requeued(state: State, decision: JobRequeued) -> State:
     before = state.jobs[decision.job_id]
     job = replace(
         before,
-        # Who gave way to others has lost nothing to a failure, and waits like everyone.
-        recovering=before.recovering or before.evicted is None or before.evicted.attempt != decision.attempt,
+        recovering=before.recovering or not _gave_way(before, decision.attempt),
         failures_in_row=decision.failures_in_row,
         excused_in_row=decision.excused_in_row,
         immediate_in_row=decision.immediate_in_row,
         pending_since_us=state.now_us,
     )
+    if job.uploading is not None and state.policy is not None:
+        job = barred(job, "upload")
+        state = set_timer(state, "upload", job.job_id, state.now_us + state.policy.upload_deadline_us)
     return put_job(
         state,
         job,
         pending=state.pending.set(job.job_id, True),  # noqa: FBT003 - a map used as a set
         placement_due=True,
     )
+
+
+def _gave_way(job: Job, attempt: int) -> bool:
+    """Whether an attempt gave way to others: it has lost nothing to a failure, and waits like everyone."""
+    return job.evicted is not None and job.evicted.attempt == attempt and job.evicted.reason != "straggler"
 
 
 def job_ended(state: State, decision: JobEnded) -> State:
@@ -156,6 +175,7 @@ def job_ended(state: State, decision: JobEnded) -> State:
         forgotten = state.arrays[job.array_id].answer_forgotten
         state = task_ended(state, job, succeeded=decision.outcome == "succeeded")
     state = drop_reserved(drop_room(state, job.job_id), job.job_id)
+    state = clear_timer(state, "upload", job.job_id)
     state = drop_job(
         state,
         job.job_id,

@@ -80,6 +80,9 @@ def _end_attempt(round_: Round, job: Job, attempt: Attempt) -> tuple[Decision, .
     if stopped == "max_runtime":
         limit_s = (job.spec.max_runtime_us or 0) // _SECOND_US
         return _ended(job, attempt, "failed", f"it ran for its max_runtime of {limit_s} s")
+    if stopped == "idle":
+        idle_s = (attempt.idle_us or 0) // _SECOND_US
+        return _ended(job, attempt, "succeeded", f"it was idle for {idle_s} s, and is interactive")
     if attempt.preempted is not None:
         return _requeue(job, attempt, attempt.preempted)
     if attempt.failure is None:

@@ -96,6 +96,7 @@ def submit(world: World, pick: Pick) -> None:
         array=any_of(pick, [None] * 6 + [2, 3]),
         after=any_of(pick, [(), (), (), (earlier(world, pick),)]),
         data_bytes=any_of(pick, [0, 0, 2 << 40]),
+        interactive=gpus == 1 and pick(3) == 0,
     )
 
 
@@ -146,6 +147,18 @@ def leave(world: World, pick: Pick) -> None:
 def checkpoint(world: World, pick: Pick) -> None:
     if job_id := someone(world, pick, running=False):
         world.checkpoint(job_id, pick(50), attempt=max(world.job(job_id).attempts - pick(2), 0))
+
+
+def report(world: World, pick: Pick) -> None:
+    """Report an upload begun, a job idle, or a rank slow."""
+    if job_id := someone(world, pick, running=True):
+        how = pick(3)
+        if how == 0:
+            world.uploads(job_id, pick(50))
+        elif how == 1:
+            world.idles(job_id, 1 + pick(9))
+        else:
+            world.is_slow(job_id, pick(world.attempt(job_id).bound.world_size))
 
 
 def reject(world: World, pick: Pick) -> None:
@@ -247,6 +260,8 @@ def reform(world: World, pick: Pick) -> None:
             port_count=any_of(pick, [2, 100]),
             checkpoints_kept=1 + pick(3),
             quarantine_faults=1 + pick(3),
+            straggler_reports=1 + pick(2),
+            upload_deadline_us=any_of(pick, [5, 50]) * SECOND_US,
             quarantine_us=any_of(pick, [10, 100]) * SECOND_US,
             quarantined_max_ppm=any_of(pick, [100_000, 600_000]),
         )
@@ -279,6 +294,7 @@ STEPS: list[Callable[[World, Pick], None]] = [
     change_queue,
     *[leave_late] * 2,
     *[checkpoint] * 2,
+    *[report] * 2,
     reject,
     repeat,
     babble,

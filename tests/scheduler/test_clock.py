@@ -78,6 +78,6 @@ def test_what_is_due_next_is_the_earliest_of_deadlines_and_answers() -> None:
     world.node("n-1")
     start_us = world.state.now_us
     world.runs(max_runtime_us=3600 * SECOND_US)
-    assert next_due_us(world.state) == start_us + 3601 * SECOND_US
+    assert next_due_us(world.state) == start_us + 3001 * SECOND_US, "it is warned ten minutes before"
     world.runs(max_runtime_us=60 * SECOND_US)
-    assert next_due_us(world.state) == start_us + 62 * SECOND_US
+    assert next_due_us(world.state) == start_us + 32 * SECOND_US, "it is warned half-way"

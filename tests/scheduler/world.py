@@ -8,7 +8,9 @@ from gangline.events.control import (
     CancelJob,
     CheckpointRejected,
     CheckpointUploaded,
+    CheckpointUploadStarted,
     ClockTicked,
+    JobIdled,
     LaunchFailed,
     LogCreated,
     NodeChecked,
@@ -17,6 +19,7 @@ from gangline.events.control import (
     NodeRecovered,
     NodeRegistered,
     RanksExited,
+    RankSlow,
     RanksStarted,
     SubmitJob,
     TickerTookOver,
@@ -289,6 +292,28 @@ class World:
             CheckpointUploaded(meta=self.meta(), job_id=job_id, attempt=number, checkpoint=ref, size_bytes=1_000)
         )
         return ref
+
+    def uploads(self, job_id: str, step: int) -> None:
+        """Report that a checkpoint of the latest attempt is being stored."""
+        attempt = self.job(job_id).attempts
+        self.append(CheckpointUploadStarted(meta=self.meta(), job_id=job_id, attempt=attempt, step=step))
+
+    def idles(self, job_id: str, seconds: int) -> None:
+        idle_us, attempt = seconds * SECOND_US, self.job(job_id).attempts
+        self.append(JobIdled(meta=self.meta(), job_id=job_id, attempt=attempt, idle_us=idle_us))
+
+    def is_slow(self, job_id: str, rank: int, *, slowness_ppm: int = 1_500_000) -> None:
+        bound = self.attempt(job_id).bound
+        (node_id,) = [share.node_id for share in bound.shares if rank in share.ranks]
+        slow = RankSlow(
+            meta=self.meta(),
+            job_id=job_id,
+            attempt=bound.attempt,
+            node_id=node_id,
+            rank=rank,
+            slowness_ppm=slowness_ppm,
+        )
+        self.append(slow)
 
     def rejects(self, job_id: str, checkpoint: CheckpointRef) -> None:
         self.append(

@@ -1,0 +1,54 @@
+"""A rank that is slower than its peers for long has its node replaced: quarantined, and the gang started anew.
+
+Slowness may come from the job's own data, too: of one job a rank's node is replaced once, and `straggler_replacements`
+nodes in all. A job that may not be preempted is left alone.
+"""
+
+from gangline.events.decisions import NodeQuarantined, PreemptionOrdered
+from gangline.events.policy import Policy
+from gangline.scheduler.round import Round
+from gangline.scheduler.rules.attempts import is_ending
+from gangline.scheduler.rules.node_faults import may_quarantine
+from gangline.scheduler.state import Job, SlowRank, State
+
+RULE = "stragglers"
+
+
+def decide(round_: Round) -> None:
+    """Replace the node of every rank that was reported slow often enough."""
+    policy = round_.policy
+    if policy is None or RULE not in policy.rules or policy.straggler_reports <= 0:
+        return
+    for job_id in sorted(round_.state.touched):
+        job = round_.state.jobs.get(job_id)
+        slow = None if job is None else _straggler(round_.state, policy, job)
+        if job is None or slow is None or not may_quarantine(round_.state, policy):
+            continue
+        grace_us = policy.preemption_grace_us if job.spec.grace_us is None else job.spec.grace_us
+        quarantined = NodeQuarantined(
+            node_id=slow.node_id,
+            until_us=round_.state.now_us + policy.quarantine_us,
+            reason=f"rank {slow.rank} of {job_id} took {slow.slowness_ppm // 10_000}% of its peers' time for a step",
+        )
+        preempted = PreemptionOrdered(
+            job_id=job_id, attempt=job.attempts, reason="straggler", claimant=None, grace_us=grace_us
+        )
+        if not round_.emit(quarantined, preempted):
+            return
+
+
+def _straggler(state: State, policy: Policy, job: Job) -> SlowRank | None:
+    """Return the rank whose node is to be replaced: of several the slowest."""
+    attempt = job.attempt
+    if attempt is None or attempt.is_stopping or is_ending(job, attempt) or not job.spec.preemptible:
+        return None
+    if len(job.replaced_ranks) >= policy.straggler_replacements:
+        return None
+    slow = [
+        one
+        for one in attempt.slow
+        if one.reports >= policy.straggler_reports
+        and one.rank not in job.replaced_ranks
+        and not state.nodes[one.node_id].quarantined
+    ]
+    return min(slow, key=lambda one: (-one.slowness_ppm, one.rank)) if slow else None
