@@ -8,7 +8,7 @@ from gangline.schemas.errors import GanglineError, UsageError
 __all__ = ["main"]
 
 SERVER_PACKAGES = frozenset(
-    "apsw boto3 botocore chdb clickhouse_connect confluent_kafka fastavro immutables numpy psutil psycopg pynvml "
+    "apsw boto3 botocore chdb clickhouse_connect confluent_kafka fastavro immutables numpy psutil psycopg pynvml rich "
     "sqlalchemy typer".split()
 )
 """What the extra `server` brings, by import name; a base install, as in a training image, has none of it."""

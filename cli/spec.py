@@ -90,14 +90,14 @@ class Source:
 
 
 def build(
-    table: Mapping[str, Any], bad: Callable[[tuple[str | int, ...], str], UsageError], *, folder: Path, name: str
+    table: Mapping[str, Any], bad: Callable[[tuple[str | int, ...], str], Exception], *, folder: Path, name: str
 ) -> Asked:
     """Return what a table of keys asks for; `bad(path, message)` makes the error for a key."""
     fields: dict[str, Any] = {"name": name, "queue": "default"}
     resources = table.get("resources", {})
     if not isinstance(resources, dict):
         raise bad(("resources",), "this is a table: write [resources] above its keys")
-    for where, valid, entries in (((), _KEYS, table), (("resources",), RESOURCES, resources)):
+    for where, valid, entries in (((), KEYS, table), (("resources",), RESOURCES, resources)):
         for key, value in entries.items():
             if key == "resources" and not where:
                 continue
@@ -124,10 +124,10 @@ def _place(base: str, folder: Path) -> str:
 
 
 def _unknown(key: str, where: tuple[str, ...]) -> str:
-    valid = [("resources", one) for one in RESOURCES] + [(one,) for one in (*_KEYS, "resources")]
+    valid = [("resources", one) for one in RESOURCES] + [(one,) for one in (*KEYS, "resources")]
     last = {path[-1]: ".".join(path) for path in valid}
     near = difflib.get_close_matches(key, last, n=1)
-    here = sorted(RESOURCES if where else (*_KEYS, "resources"))
+    here = sorted(RESOURCES if where else (*KEYS, "resources"))
     hint = f"did you mean {last[near[0]]}?" if near else f"the keys are {', '.join(here)}"
     return f"there is no such key: {hint}"
 
@@ -161,7 +161,7 @@ def _env(value: object) -> dict[str, Any]:
     return {"env": dict(value)}
 
 
-_KEYS: Mapping[str, Field] = {
+KEYS: Mapping[str, Field] = {
     "name": field("name", values.text),
     "queue": field("queue", values.text),
     "command": field("command", values.words),

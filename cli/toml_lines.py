@@ -8,8 +8,10 @@ _AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
 _AT_END = " (at end of document)"
 
 
-def line_of(text: str, path: tuple[str, ...]) -> int:
+def line_of(text: str, path: tuple[str | int, ...]) -> int:
     """Return the line (from 1) where the statement that sets `path` begins; that of its nearest table if it is absent.
+
+    A number in the path is a place in a list.
 
     Prefixes of whole statements parse, others do not: so the statement that first gives the key begins behind the
     longest prefix without it. A text of L lines is parsed L times, which only an error message waits for.
@@ -43,10 +45,13 @@ def syntax_error(text: str, error: tomllib.TOMLDecodeError) -> tuple[int, str]:
     return max(len(text.splitlines()), 1), message.removesuffix(_AT_END) + " (the file ends too soon)"
 
 
-def _has(parsed: dict[str, Any], path: tuple[str, ...]) -> bool:
-    here: object = parsed
+def _has(parsed: dict[str, Any], path: tuple[str | int, ...]) -> bool:
+    here: Any = parsed
     for key in path:
-        if not isinstance(here, dict) or key not in here:
+        if isinstance(here, list):
+            if not isinstance(key, int) or key >= len(here):
+                return False
+        elif not isinstance(here, dict) or key not in here:
             return False
         here = here[key]
     return True

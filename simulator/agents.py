@@ -50,9 +50,11 @@ class Agents:
     def register_all(self) -> None:
         """Let every node's agent start."""
         for node in self.nodes.values():
-            self._register(node)
+            self.register(node)
 
-    def _register(self, node: VirtualNode) -> None:
+    def register(self, node: VirtualNode) -> None:
+        """Let a node's agent start; the node may be a new one."""
+        self.nodes[node.node_id] = node
         boot = self._boots[node.node_id] = self._boots.get(node.node_id, 0) + 1
         self._driver.append(
             NodeRegistered(
@@ -89,7 +91,7 @@ class Agents:
         self._timeline.at(self._timeline.now_us + down_us, self._repair, node_id)
 
     def _repair(self, node_id: str) -> None:
-        self._register(self.nodes[node_id])
+        self.register(self.nodes[node_id])
         for job_id, attempt in self._stranded.pop(node_id):
             self._exited(job_id, attempt, node_id, ())
         self._driver.append(
@@ -111,6 +113,8 @@ class Agents:
         job.starts(self._timeline.now_us)
         driver = self._driver
         for share in decision.shares:
+            if not self.launches(share.node_id):
+                continue
             driver.append(
                 RanksStarted(
                     meta=driver.meta(f"agent:{share.node_id}"),
@@ -123,6 +127,10 @@ class Agents:
         for observer in self._observers:
             observer.bound(self._timeline.now_us, job, run)
         self._schedule(job, run)
+
+    def launches(self, node_id: str) -> bool:
+        """Whether a node's agent can start ranks."""
+        return True
 
     def _schedule(self, job: VirtualJob, run: Run) -> None:
         self._timeline.at(run.next().at_us, self._step, (job, run, run.generation), phase=COMPLETIONS)
@@ -184,7 +192,9 @@ class Agents:
                 self._exited(job.job_id, run.bound.attempt, share.node_id, exits)
                 self._left(job, run, share.node_id)
 
-    def _exited(self, job_id: str, attempt: int, node_id: str, exits: tuple[RankExit, ...]) -> None:
+    def _exited(
+        self, job_id: str, attempt: int, node_id: str, exits: tuple[RankExit, ...], *, gone: bool = True
+    ) -> None:
         self._driver.append(
             RanksExited(
                 meta=self._driver.meta(f"agent:{node_id}"),
@@ -192,7 +202,7 @@ class Agents:
                 attempt=attempt,
                 node_id=node_id,
                 exits=exits,
-                gone=True,
+                gone=gone,
             )
         )
 

@@ -19,7 +19,6 @@ from gangline.scheduler.reducers.clock import MAX_STEP_US
 from gangline.scheduler.state import State
 from gangline.scheduler.views import Views
 
-TERM = 1
 TICKER = "simulator"
 ACTOR = "simulator"
 MAX_TICKS_AT_ONCE = 10_000
@@ -39,6 +38,7 @@ class Driver:
         """Records of control so far, and so the index of the next one."""
         self.ticks = 0
         self.rounds = 0
+        self.term = 0
         self._commands = 0
         self._log = log
         self._unwritten: list[Entry] = []
@@ -46,7 +46,7 @@ class Driver:
         if log is not None:
             log.append(DECISIONS, [Entry(log_id.encode(), codec.encode(created))])
         self.append(created)
-        self._open_term()
+        self.open_term()
         self.append(TickerTookOver(meta=self.meta(), ticker=TICKER))
 
     def meta(self, actor: str = ACTOR) -> Meta:
@@ -97,7 +97,7 @@ class Driver:
     def _decide(self) -> tuple[Decision, ...]:
         self.append(ClockTicked(meta=self.meta(), ticker=TICKER))
         self.ticks += 1
-        decided = decide(self.state, TERM, self._views)
+        decided = decide(self.state, self.term, self._views)
         if decided.record is None:
             return ()
         self.rounds += 1
@@ -113,19 +113,22 @@ class Driver:
             self._log.append(CONTROL, self._unwritten)
             self._unwritten = []
 
-    def _open_term(self) -> None:
+    def open_term(self) -> None:
+        """Open the next term: what is decided from here on is decided by this code."""
+        self.term += 1
         if self._log is None:
             return
-        meta = Meta(event_id=ids.derived(self.log_id, 0, "term"), actor=ACTOR, at_us=self.at_us)
+        first = self.term == 1
+        meta = Meta(event_id=ids.derived(self.log_id, self.term - 1, "term"), actor=ACTOR, at_us=self.at_us)
         opened = TermOpened(
             meta=meta,
-            term=TERM,
-            previous=0,
-            control_index=-1,
+            term=self.term,
+            previous=self.term - 1,
+            control_index=-1 if first else self.state.tick_index,
             code_digest=code_digest(),
             wheel=None,
             boundary_sha256=None,
-            state_sha256=digest(to_bytes(State())),
+            state_sha256=digest(to_bytes(State() if first else self.state)),
         )
         self.flush()
         self._log.append(DECISIONS, [Entry(b"", codec.encode(opened))])

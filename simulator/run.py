@@ -43,7 +43,8 @@ class Run:
         self.bound = bound
         self.bound_us = at_us
         self.failure = failure
-        self.gpus = sum(len(share.gpus) for share in bound.shares)
+        self.gpus = sum(len(share.gpus) for share in bound.shares if not share.role)
+        """Its own, without those of further roles; what works on CPUs alone works as if it had one."""
         self.resumed_us = self.saved_us = bound.resume[0].step if bound.resume else 0
         self.working_us = at_us + (work.restart_us if bound.attempt > 1 else 0)
         """Since when it works on from `saved_us`."""
@@ -57,7 +58,7 @@ class Run:
 
     def progress_us(self, at_us: int) -> int:
         """Return the work done by then, if it was not interrupted and no save is due before."""
-        done = max(at_us - self.working_us, 0) * self.gpus // max(self.work.spec.gpus, 1)
+        done = max(at_us - self.working_us, 0) * max(self.gpus, 1) // max(self.work.spec.gpus, 1)
         return min(self.saved_us + done, self.work.work_us)
 
     def next(self) -> Next:
@@ -106,7 +107,7 @@ class Run:
         return Next(self._finish_us(), "finished", self.work.work_us)
 
     def _finish_us(self) -> int:
-        left = (self.work.work_us - self.saved_us) * self.work.spec.gpus
+        left = (self.work.work_us - self.saved_us) * max(self.work.spec.gpus, 1)
         return self.working_us - (-left // max(self.gpus, 1))
 
     def _saving_us(self) -> int | None:

@@ -27,7 +27,7 @@ from gangline.simulator.work import ARRIVALS, SECOND_US, Failures, VirtualNode, 
 START_US = 1_750_000_000 * SECOND_US
 """When simulations begin, by the clocks in them, unless told otherwise."""
 SETUP_US = 10 * SECOND_US
-"""How long before its beginning the nodes register and the policy is activated."""
+"""How long before its beginning the nodes register and the policy is activated, unless told otherwise."""
 ROUND_US = SECOND_US
 """A round is decided after all inputs of so long."""
 QUIET_US = 400 * 24 * 3600 * SECOND_US
@@ -41,6 +41,9 @@ class SimulationError(GanglineError):
 class World:
     """Virtual nodes and jobs around the real core. Times are microseconds from the beginning of the simulation."""
 
+    driver_type: type[Driver] = Driver
+    agents_type: type[Agents] = Agents
+
     def __init__(
         self,
         *,
@@ -52,6 +55,7 @@ class World:
         log: Log | None = None,
         log_id: str = "simulation",
         start_us: int = START_US,
+        setup_us: int = SETUP_US,
     ) -> None:
         """Register the nodes and activate the policy. Raises SimulationError if the core refuses the policy."""
         self.start_us = start_us
@@ -59,9 +63,9 @@ class World:
         self.by_id: dict[str, VirtualJob] = {}
         self.live = len(self.jobs)
         """Jobs that have not ended, those not submitted yet included."""
-        self.timeline = Timeline(-SETUP_US)
-        self.driver = Driver(log_id=log_id, at_us=start_us - SETUP_US, log=log)
-        self.agents = Agents(self.driver, self.timeline, nodes, failures, observers)
+        self.timeline = Timeline(-setup_us)
+        self.driver = self.driver_type(log_id=log_id, at_us=start_us - setup_us, log=log)
+        self.agents = self.agents_type(self.driver, self.timeline, nodes, failures, observers)
         self._observers = observers
         self._decided_us = 0
         self.driver.append(ActivatePolicy(meta=self.driver.command_meta("operator:simulator"), policy=policy))

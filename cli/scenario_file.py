@@ -1,0 +1,65 @@
+"""Reads scenarios: one TOML file each, whose format is documented for operators in docs/scenarios.md."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gangline.cli import values
+from gangline.cli.policy_file import policy_of
+from gangline.cli.scenario_events import expectations, happenings
+from gangline.cli.scenario_jobs import jobs, nodes
+from gangline.cli.toml_file import TomlFile
+from gangline.cli.values import Bad
+from gangline.simulator.scenario import Scenario
+
+T = TypeVar("T")
+SECOND_US = 1_000_000
+AFTER_US = 60 * SECOND_US
+"""How long a scenario goes on after the last that is said of it, if it does not say."""
+
+_KEYS = ("until", "policy", "queues", "nodes", "jobs", "events", "expect")
+
+
+def read_scenario(path: Path) -> tuple[TomlFile, Scenario]:
+    """Return a scenario, and its file for what is to be said about it. Raises NotFound, UsageError with the line."""
+    file = TomlFile(path, "a scenario")
+    return file, file.read(scenario)
+
+
+def scenario(value: object) -> Scenario:
+    """Read a whole scenario. Raises Bad."""
+    found = values.fields(value, dict.fromkeys(_KEYS, lambda one: one), needed=("nodes",))
+    all_nodes = _under("nodes", nodes, found["nodes"])
+    all_jobs = _under("jobs", jobs, found.get("jobs", {}))
+    all_happenings = _under("events", happenings, found.get("events", []))
+    times = [job.submit_us for job in all_jobs] + [one.at_us for one in all_happenings]
+    times += [one.joins_us or 0 for one in all_nodes] + list(_times(found.get("expect", [])))
+    if "until" in found:
+        until_us = _under("until", values.duration_us(1), found["until"])
+    else:
+        until_us = max([0, *times]) + AFTER_US
+    return Scenario(
+        policy=policy_of(found.get("policy", {}), found.get("queues")),
+        nodes=all_nodes,
+        jobs=all_jobs,
+        happenings=all_happenings,
+        expectations=_under("expect", lambda one: expectations(one, until_us), found.get("expect", [])),
+        until_us=until_us,
+    )
+
+
+def _times(expect: Any) -> Iterator[int]:  # noqa: ANN401 - whatever the parser gave
+    """Yield the times of expectations that are readable; what is wrong with the others is told later."""
+    for one in expect if isinstance(expect, list) else []:
+        if isinstance(one, dict) and isinstance(one.get("at"), str):
+            try:
+                yield values.duration_us()(one["at"])
+            except Bad:
+                continue
+
+
+def _under(key: str, read: Callable[[Any], T], value: object) -> T:
+    try:
+        return read(value)
+    except Bad as error:
+        raise Bad(str(error), key, *error.path) from None
