@@ -82,6 +82,7 @@ class Agent:
             scans=self._scans,
         )
         self._shares: dict[AttemptKey, LocalShare] = {}
+        self._told_registered = False
         self._follower = Follower(
             log,
             inventory.node_id,
@@ -94,7 +95,6 @@ class Agent:
     def run(self) -> None:
         """Work until `stop` is called. Raises the GanglineError that makes going on impossible; ranks run on then."""
         self._adopt()
-        self._outbox.put(self._inventory.node_id, self._facts.registered(), self._registered)
         self._outbox.start()
         self._follower.start()
         threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
@@ -140,6 +140,7 @@ class Agent:
     def _step(self) -> None:
         live = self._follower.live
         if live is not None:
+            self._register(live)
             self._reconcile(live)
         for share in self._shares.values():
             try:
@@ -148,6 +149,15 @@ class Agent:
                 if share.trouble != str(error):
                     share.trouble = str(error)
                     _log.warning("attempt %d of %s: %s", share.key.attempt, share.key.job_id, error)
+
+    def _register(self, live: dict[AttemptKey, Binding]) -> None:
+        """Register the node once, when it is known what may still run here: what was adopted, and what is bound."""
+        if self._told_registered:
+            return
+        held = [key for key, share in self._shares.items() if not share.over]
+        held += [key for key in live if key not in self._shares]
+        registered = self._facts.registered(held)
+        self._told_registered = self._outbox.put(self._inventory.node_id, registered, self._registered)
 
     def _reconcile(self, live: dict[AttemptKey, Binding]) -> None:
         """Bring what runs here to what is bound here."""
@@ -161,6 +171,9 @@ class Agent:
                     share.never_launched()
             elif binding.stop is not None:
                 share.stop(binding.stop.grace_us)
+            elif binding.ends_at_us is not None:
+                with contextlib.suppress(OSError):  # tried again at the next look; the job may have filled the disk
+                    share.warn(binding.ends_at_us)
         for key in [key for key in self._shares if key not in live]:
             if self._shares[key].over:
                 del self._shares[key]

@@ -1,8 +1,10 @@
-"""Folds `decisions` into what a node has to do: its live bindings, each with its stop order if there is one."""
+"""Folds `decisions` into what a node has to do: its live bindings, each with its stop or warning if there is one."""
 
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from gangline.agents.run_folder import AttemptKey
 from gangline.events import codec
@@ -15,6 +17,7 @@ from gangline.events.decisions import (
     GangBound,
     PreemptionOrdered,
     RoundDecided,
+    RuntimeWarned,
     TermOpened,
 )
 from gangline.events.log import DECISIONS, START, Position, Record
@@ -26,16 +29,25 @@ from gangline.schemas.errors import GanglineError
 _log = logging.getLogger(__name__)
 
 _HEADERS = {contract.header: contract.name for contract in contracts()}
-_FOLDED = {"GangBound", "AttemptStopOrdered", "PreemptionOrdered", "AttemptEnded", "AttemptPreempted"}
+_FOLDED = {
+    "GangBound",
+    "AttemptStopOrdered",
+    "PreemptionOrdered",
+    "RuntimeWarned",
+    "AttemptEnded",
+    "AttemptPreempted",
+}
 
 
 class Binding(Value, frozen=True, kw_only=True):
-    """A live attempt with a share on this node; `cause` names the round that bound it, if it was read there."""
+    """A live attempt with shares on this node; `cause` names the round that bound it, if it was read there."""
 
     gang: GangBound
-    share: Share
+    shares: tuple[Share, ...]
     stop: AttemptStopOrdered | PreemptionOrdered | None = None
     cause: str | None = None
+    ends_at_us: int | None = None
+    """When it will be stopped by the scheduler's clock, its max_runtime being over, if it is to be told."""
 
     @property
     def key(self) -> AttemptKey:
@@ -65,7 +77,7 @@ def fold(bindings: Bindings, record: Record) -> Bindings:
             # An unknown header goes through decode, which says that the log is too new.
             if _HEADERS.get(encoded[: codec.HEADER_BYTES]) in _FOLDED or encoded[: codec.HEADER_BYTES] not in _HEADERS:
                 cause = f"{DECISIONS}:{record.index}"
-                live = _apply(live, bindings.node_id, codec.decode(encoded), cause)
+                live = _apply(live, bindings.node_id, codec.decode(encoded), cause, event.meta.at_us)
     return Bindings(node_id=bindings.node_id, terms=terms or bindings.terms, position=record.after, live=live)
 
 
@@ -90,7 +102,7 @@ def _from_snapshot(snapshot: BindingsSnapshot, node_id: str) -> Bindings:
     for attempt in snapshot.live:
         for encoded in (attempt.bound, attempt.stop):
             if encoded is not None:
-                live = _apply(live, node_id, codec.decode(encoded), None)
+                live = _apply(live, node_id, codec.decode(encoded), None, 0)
     return Bindings(
         node_id=node_id,
         terms=Terms(term=snapshot.term, decided=snapshot.tick_index),
@@ -100,23 +112,29 @@ def _from_snapshot(snapshot: BindingsSnapshot, node_id: str) -> Bindings:
 
 
 def _apply(
-    live: Mapping[AttemptKey, Binding], node_id: str, decision: object, cause: str | None
+    live: Mapping[AttemptKey, Binding], node_id: str, decision: object, cause: str | None, at_us: int
 ) -> Mapping[AttemptKey, Binding]:
     match decision:
         case GangBound():
-            share = next((share for share in decision.shares if share.node_id == node_id), None)
-            if share is None:
+            shares = tuple(share for share in decision.shares if share.node_id == node_id)
+            if not shares:
                 return live
             return {
                 **live,
-                AttemptKey(decision.job_id, decision.attempt): Binding(gang=decision, share=share, cause=cause),
+                AttemptKey(decision.job_id, decision.attempt): Binding(gang=decision, shares=shares, cause=cause),
             }
         case AttemptStopOrdered() | PreemptionOrdered():
             key = AttemptKey(decision.job_id, decision.attempt)
             before = live.get(key)
             if before is None:
                 return live
-            return {**live, key: Binding(gang=before.gang, share=before.share, stop=decision, cause=before.cause)}
+            return {**live, key: replace(before, stop=decision)}
+        case RuntimeWarned():
+            key = AttemptKey(decision.job_id, decision.attempt)
+            before = live.get(key)
+            if before is None:
+                return live
+            return {**live, key: replace(before, ends_at_us=at_us + decision.left_us)}
         case AttemptEnded() | AttemptPreempted():
             ended = AttemptKey(decision.job_id, decision.attempt)
             return {key: binding for key, binding in live.items() if key != ended} if ended in live else live

@@ -31,6 +31,8 @@ class CheckpointWatch:
         self._uploaded = folder.uploaded()
         self._seen: set[Path] = set()
         """Checkpoint folders and rejections that are reported, or that will never be."""
+        self._begun: set[Path] = set()
+        """Checkpoint folders of which the log knows that they are being verified."""
 
     def scan(self) -> None:
         """Report what is new. What cannot be read just now is tried again at the next scan."""
@@ -61,6 +63,10 @@ class CheckpointWatch:
         manifest = read_manifest(folder, sha256=sha256)
         if (manifest.run, manifest.attempt) != self._key:
             raise GanglineError(f"its manifest belongs to attempt {manifest.attempt} of {manifest.run!r}")
+        if folder not in self._begun:
+            if not self._outbox.put(self._key.job_id, self._facts.upload_started(self._key, manifest.step)):
+                return False
+            self._begun.add(folder)
         verify_checkpoint(folder, manifest, sha256=sha256)
         reference = CheckpointRef(step=manifest.step, uri=folder.absolute().as_uri(), manifest_sha256=sha256)
         return self._outbox.put(

@@ -1,11 +1,12 @@
 """Builds an agent's events: who says so, when, and because of what."""
 
 import time
+from collections.abc import Iterable
 
 from gangline.agents.inventory import Inventory
-from gangline.agents.run_folder import AttemptKey
+from gangline.agents.run_folder import AttemptKey, Failure
 from gangline.events import control, ids
-from gangline.events.types import CheckpointRef, Meta, RankExit
+from gangline.events.types import AttemptRef, CheckpointRef, Meta, RankExit
 
 MAX_REASON_CHARACTERS = 4000
 """A reason is for people; what is longer is in the node's files."""
@@ -32,8 +33,8 @@ class Facts:
             cause=cause,
         )
 
-    def registered(self) -> control.NodeRegistered:
-        """Say that the agent has started."""
+    def registered(self, attempts: Iterable[AttemptKey]) -> control.NodeRegistered:
+        """Say that the agent has started, and of which attempts something may still run here."""
         has = self._inventory
         return control.NodeRegistered(
             meta=self._meta(),
@@ -46,6 +47,8 @@ class Facts:
             gpus=has.gpus,
             cpu_milli=has.cpu_milli,
             memory_bytes=has.memory_bytes,
+            attempts=tuple(AttemptRef(job_id=key.job_id, attempt=key.attempt) for key in sorted(attempts)),
+            attempts_listed=True,
         )
 
     def heartbeat(self, sequence: int) -> control.Heartbeat:
@@ -81,18 +84,25 @@ class Facts:
             gone=gone,
         )
 
-    def launch_failed(
-        self, key: AttemptKey, reason: str, *, retryable: bool, cause: str | None, at_us: int
-    ) -> control.LaunchFailed:
+    def launch_failed(self, key: AttemptKey, failure: Failure, *, cause: str | None) -> control.LaunchFailed:
         """Say that the share could not be started."""
         return control.LaunchFailed(
-            meta=self._meta(cause, at_us),
+            meta=self._meta(cause, failure.at_us),
             job_id=key.job_id,
             attempt=key.attempt,
             node_id=self._node_id,
-            reason=reason[:MAX_REASON_CHARACTERS],
-            retryable=retryable,
+            reason=failure.reason[:MAX_REASON_CHARACTERS],
+            retryable=failure.retryable,
+            blame=failure.blame,
         )
+
+    def upload_started(self, key: AttemptKey, step: int) -> control.CheckpointUploadStarted:
+        """Say that a checkpoint is complete, and about to be verified."""
+        return control.CheckpointUploadStarted(meta=self._meta(), job_id=key.job_id, attempt=key.attempt, step=step)
+
+    def idled(self, key: AttemptKey, idle_us: int) -> control.JobIdled:
+        """Say that an interactive job has done nothing for so long."""
+        return control.JobIdled(meta=self._meta(), job_id=key.job_id, attempt=key.attempt, idle_us=idle_us)
 
     def uploaded(self, key: AttemptKey, checkpoint: CheckpointRef, size_bytes: int) -> control.CheckpointUploaded:
         """Say that a checkpoint is stored and verified."""

@@ -19,6 +19,8 @@ from gangline.agents.inventory import Inventory
 from gangline.agents.processes import TOKEN
 from gangline.agents.run_folder import Plan, PlannedRank, RunFolder
 from gangline.events import bundle, objects
+from gangline.events.decisions import GangBound
+from gangline.events.types import Blame, Share
 from gangline.schemas import launch
 from gangline.schemas.errors import GanglineError, UsageError
 
@@ -43,9 +45,10 @@ ROLE = "default"
 class LaunchRefused(GanglineError):
     """This share cannot be launched here; `retryable` unless it could not be anywhere, at any time."""
 
-    def __init__(self, message: str, *, retryable: bool) -> None:
+    def __init__(self, message: str, *, retryable: bool, blame: Blame) -> None:
         super().__init__(message)
         self.retryable = retryable
+        self.blame: Blame = blame
 
 
 def prepare(binding: Binding, inventory: Inventory, folder: RunFolder, home: Path) -> Plan:
@@ -53,35 +56,34 @@ def prepare(binding: Binding, inventory: Inventory, folder: RunFolder, home: Pat
 
     Raises LaunchRefused, OSError.
     """
-    gang, share = binding.gang, binding.share
-    unknown = set(share.gpus) - {gpu.index for gpu in inventory.gpus}
+    gang = binding.gang
+    used = {gpu for share in binding.shares for gpu in share.gpus}
+    unknown = used - {gpu.index for gpu in inventory.gpus}
     if unknown:
-        raise LaunchRefused(f"node {inventory.node_id} has no GPU {sorted(unknown)} any more", retryable=True)
+        message = f"node {inventory.node_id} has no GPU {sorted(unknown)} any more"
+        raise LaunchRefused(message, retryable=True, blame="node")
     checkpoints = checkpoint_folder(gang.checkpoints, home, gang.job_id, gang.attempt)
-    if share.first_rank == 0:
+    has_rank_0 = any(share.first_rank == 0 for share in binding.shares)
+    if has_rank_0:
         check_port(gang.master_port, inventory.node_id)
     unpack_code(binding, folder)
     token = secrets.token_hex(16)
-    node_env = passed_on(os.environ)
-    command_env = {**node_env, **gang.env}
-    program = find_program(gang.command[0], folder.work, command_env["PATH"], inventory.node_id)
-    ranks = tuple(
-        PlannedRank(
-            rank=rank,
-            program=str(program),
-            argv=gang.command,
-            env={
-                **defaults(share_size=len(share.gpus)),
+    ranks: list[PlannedRank] = []
+    for share in binding.shares:
+        command = command_of(gang, share)
+        command_env = {**passed_on(os.environ), **gang.env}
+        program = find_program(command[0], folder.work, command_env["PATH"], inventory.node_id)
+        for rank in share.ranks:
+            env = {
+                **defaults(share_size=len(share.ranks)),
                 **command_env,
-                **torchrun_environment(binding, rank, folder.path),
-                **devices(binding, inventory),
-                **gangline_environment(binding, folder.spool, checkpoints),
+                **torchrun_environment(gang, share, rank, folder.path),
+                **devices(share, inventory),
+                **gangline_environment(gang, folder, checkpoints),
                 TOKEN: token,
                 "PWD": str(folder.work),
-            },
-        )
-        for rank in share.ranks
-    )
+            }
+            ranks.append(PlannedRank(rank=rank, program=str(program), argv=command, env=env))
     return Plan(
         job_id=gang.job_id,
         attempt=gang.attempt,
@@ -89,9 +91,16 @@ def prepare(binding: Binding, inventory: Inventory, folder: RunFolder, home: Pat
         cause=binding.cause,
         grace_us=gang.grace_us,
         directory=str(folder.work),
-        checkpoints=str(checkpoints) if share.first_rank == 0 else None,
-        ranks=ranks,
+        checkpoints=str(checkpoints) if has_rank_0 else None,
+        ranks=tuple(ranks),
+        idle_timeout_us=gang.idle_timeout_us,
+        gpus=tuple(sorted(used)) if inventory.devices else (),
     )
+
+
+def command_of(gang: GangBound, share: Share) -> tuple[str, ...]:
+    """Return what the ranks of a share run: their role's command, or the job's."""
+    return next((role.command for role in gang.roles if role.name == share.role), gang.command)
 
 
 def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
@@ -112,24 +121,23 @@ def defaults(*, share_size: int) -> dict[str, str]:
     return {"PYTHONUNBUFFERED": "1", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", **one_thread}
 
 
-def torchrun_environment(binding: Binding, rank: int, run_dir: Path) -> dict[str, str]:
-    """Return the variables that torchrun sets for a rank.
+def torchrun_environment(gang: GangBound, share: Share, rank: int, run_dir: Path) -> dict[str, str]:
+    """Return the variables that torchrun sets for a rank; a share is what torchrun calls a group.
 
     Every attempt is a rendezvous of its own, which rank 0 serves: TORCHELASTIC_USE_AGENT_STORE=False, or ranks would
     wait for a store that nobody serves. Restarts are the scheduler's: this attempt has none left.
     """
-    gang, share = binding.gang, binding.share
-    world_size = str(gang.world_size)
+    of_role = [one.ranks for one in gang.shares if one.role == share.role]
     return {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank - share.first_rank),
-        "WORLD_SIZE": world_size,
-        "LOCAL_WORLD_SIZE": str(len(share.gpus)),
+        "WORLD_SIZE": str(gang.world_size),
+        "LOCAL_WORLD_SIZE": str(len(share.ranks)),
         "GROUP_RANK": str(gang.shares.index(share)),
         "GROUP_WORLD_SIZE": str(len(gang.shares)),
-        "ROLE_NAME": ROLE,
-        "ROLE_RANK": str(rank),
-        "ROLE_WORLD_SIZE": world_size,
+        "ROLE_NAME": share.role or ROLE,
+        "ROLE_RANK": str(rank - min(ranks.start for ranks in of_role)),
+        "ROLE_WORLD_SIZE": str(sum(len(ranks) for ranks in of_role)),
         "MASTER_ADDR": gang.master_address,
         "MASTER_PORT": str(gang.master_port),
         "TORCHELASTIC_RESTART_COUNT": str(gang.attempt - 1),
@@ -141,27 +149,29 @@ def torchrun_environment(binding: Binding, rank: int, run_dir: Path) -> dict[str
     }
 
 
-def devices(binding: Binding, inventory: Inventory) -> dict[str, str]:
-    """Return what points CUDA at the share's GPUs; slots that are no devices hide all GPUs.
+def devices(share: Share, inventory: Inventory) -> dict[str, str]:
+    """Return what points CUDA at the share's GPUs; slots that are no devices hide all GPUs, and so do ranks of none.
 
     The order is that of PCI addresses, as NVML counts; CUDA's own default is by speed.
     """
-    indexes = ",".join(str(index) for index in binding.share.gpus) if inventory.devices else ""
+    indexes = ",".join(str(index) for index in share.gpus) if inventory.devices else ""
     return {"CUDA_VISIBLE_DEVICES": indexes, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
-def gangline_environment(binding: Binding, spool: Path, checkpoints: Path) -> dict[str, str]:
-    """Return what the SDK reads; see `gangline.schemas.launch`."""
+def gangline_environment(gang: GangBound, folder: RunFolder, checkpoints: Path) -> dict[str, str]:
+    """Return what the SDK and scripts read; see `gangline.schemas.launch`."""
     offers = [
-        launch.ResumeOffer(step=ref.step, uri=ref.uri, manifest_sha256=ref.manifest_sha256)
-        for ref in binding.gang.resume
+        launch.ResumeOffer(step=ref.step, uri=ref.uri, manifest_sha256=ref.manifest_sha256) for ref in gang.resume
     ]
+    index = {} if gang.array_index is None else {launch.ARRAY_INDEX: str(gang.array_index)}
     return {
-        launch.JOB_ID: binding.gang.job_id,
-        launch.ATTEMPT: str(binding.gang.attempt),
+        launch.JOB_ID: gang.job_id,
+        launch.ATTEMPT: str(gang.attempt),
         launch.CHECKPOINT_DIR: str(checkpoints),
         launch.RESUME: launch.encode_resume(offers),
-        launch.SPOOL_DIR: str(spool),
+        launch.SPOOL_DIR: str(folder.spool),
+        launch.ENDING_FILE: str(folder.ending),
+        **index,
     }
 
 
@@ -173,7 +183,7 @@ def checkpoint_folder(base: str | None, home: Path, job_id: str, attempt: int) -
         else:
             root = Path(base) if base.startswith("/") else launch.folder_of_uri(base)
     except UsageError as error:
-        raise LaunchRefused(f"checkpoints = {base!r}: {error}", retryable=False) from error
+        raise LaunchRefused(f"checkpoints = {base!r}: {error}", retryable=False, blame="job") from error
     return root / job_id / f"attempt-{attempt}"
 
 
@@ -192,6 +202,7 @@ def check_port(port: int, node_id: str) -> None:
             f"MASTER_PORT {port} {what} on node {node_id}: end what listens there (`ss -ltnp 'sport = :{port}'` names "
             "it), or move port_first/port_count of the policy; the next attempt takes another port",
             retryable=True,
+            blame="neither",
         ) from error
 
 
@@ -205,7 +216,7 @@ def unpack_code(binding: Binding, folder: RunFolder) -> None:
         data = objects.get(code.uri, code.sha256, limit_bytes=bundle.MAX_BUNDLE_BYTES)
         bundle.unpack(data, folder.work)
     except GanglineError as error:
-        raise LaunchRefused(f"the job's code is not usable: {error}", retryable=True) from error
+        raise LaunchRefused(f"the job's code is not usable: {error}", retryable=True, blame="neither") from error
 
 
 def find_program(command: str, work: Path, path: str, node_id: str) -> Path:
@@ -221,12 +232,14 @@ def find_program(command: str, work: Path, path: str, node_id: str) -> Path:
                 f"the command {command!r} {what} on node {node_id}: looked for {program}; the command starts "
                 "in the folder of the job's code, so name it relative to that, or by its absolute path",
                 retryable=False,
+                blame="job",
             )
         if not os.access(program, os.X_OK):
             raise LaunchRefused(
                 f"the command {command!r} is not executable on node {node_id} ({program}): chmod +x it, or name its "
                 f"interpreter, as in `python {command}`",
                 retryable=False,
+                blame="job",
             )
         return program
     absolute = os.pathsep.join(part for part in path.split(os.pathsep) if part.startswith("/"))
@@ -240,5 +253,6 @@ def find_program(command: str, work: Path, path: str, node_id: str) -> Path:
             f"the command {command!r} does not exist on node {node_id}: looked in PATH={searched}; install it there, "
             f"set PATH in the job's env, or give its path{beside}",
             retryable=False,
+            blame="job",
         )
     return Path(found)

@@ -5,6 +5,7 @@
     shim.jsonl     what the shim did
     shim.err       what it said should it break
     stop.json      tells it to stop
+    ending.json    tells the ranks that they will be stopped, and when (GANGLINE_ENDING_FILE)
     failed.json    why the agent could not launch the share
     reported       the log has the share's last fact; the agent has nothing to do here any more
     uploaded/      names the checkpoints that the log has
@@ -29,7 +30,7 @@ from typing import Literal, NamedTuple, TypeVar
 import msgspec
 
 from gangline.agents import shim
-from gangline.events.types import Value
+from gangline.events.types import Blame, Value
 from gangline.schemas.manifest import sync_folder, write_durably
 
 SHIM_SOURCE = Path(shim.__file__)
@@ -65,7 +66,10 @@ class PlannedRank(Value, frozen=True, kw_only=True):
 
 
 class Plan(Value, frozen=True, kw_only=True):
-    """A share to start. `checkpoints` is the attempt's checkpoint folder where rank 0 runs here, else None."""
+    """Shares to start. `checkpoints` is the attempt's checkpoint folder where rank 0 runs here, else None.
+
+    `idle_timeout_us` is that of an interactive job, `gpus` are the devices that it uses, if they are hardware.
+    """
 
     job_id: str
     attempt: int
@@ -75,6 +79,8 @@ class Plan(Value, frozen=True, kw_only=True):
     directory: str
     checkpoints: str | None
     ranks: tuple[PlannedRank, ...]
+    idle_timeout_us: int | None = None
+    gpus: tuple[int, ...] = ()
 
 
 class ShimRecord(Value, frozen=True, kw_only=True):
@@ -95,6 +101,7 @@ class Failure(Value, frozen=True, kw_only=True):
     reason: str
     retryable: bool
     at_us: int
+    blame: Blame = "neither"
 
 
 class RunFolder:
@@ -113,6 +120,11 @@ class RunFolder:
     def spool(self) -> Path:
         """The ranks' spool folder."""
         return self.path / "spool"
+
+    @property
+    def ending(self) -> Path:
+        """GANGLINE_ENDING_FILE."""
+        return self.path / "ending.json"
 
     def make_afresh(self) -> None:
         """Make the folder, without what an interrupted preparation may have left; nothing has run there."""

@@ -12,12 +12,14 @@ import msgspec
 from gangline.agents.bindings import Binding
 from gangline.agents.checkpoints import CheckpointWatch
 from gangline.agents.facts import Facts, now_us
+from gangline.agents.idle import IdleWatch
 from gangline.agents.inventory import Inventory
 from gangline.agents.launch import LaunchRefused, prepare
 from gangline.agents.outbox import Outbox
 from gangline.agents.processes import sweep
 from gangline.agents.run_folder import AttemptKey, Failure, Plan, RunFolder, ShimRecord
-from gangline.events.types import Event, RankExit, Value
+from gangline.events.types import Blame, Event, RankExit, Value
+from gangline.schemas.launch import Ending, write_ending
 
 SCAN_S = 0.5
 """How often a running attempt's folders are searched for checkpoints."""
@@ -57,12 +59,14 @@ class LocalShare:
         self._shim: subprocess.Popen[bytes] | None = None
         self._launch: Future[subprocess.Popen[bytes] | None] | None = None
         self._watch: CheckpointWatch | None = None
+        self._idle: IdleWatch | None = None
         self._scan: Future[None] | None = None
         self._finish: Future[bool] | None = None
         self._next_scan_s = 0.0
         self._stop_grace_us: int | None = None
         self._ordered_grace_us: int | None = None
         """The stop that the shim has been told of."""
+        self._told_end_us: int | None = None
         self._started: ShimRecord | None = None
         self._failure: Failure | None = None
         self._gone_seen = False
@@ -83,7 +87,7 @@ class LocalShare:
         except msgspec.MsgspecError as error:
             # It may have run, and may not run twice: what still does is stopped, and the attempt has failed.
             reason = f"the run folder {self._folder.path} is damaged: {error}"
-            self._failure = Failure(reason=reason, retryable=True, at_us=now_us())
+            self._failure = Failure(reason=reason, retryable=True, at_us=now_us(), blame="node")
             self._stop_grace_us = 0
         if self._plan is None:
             return self._failure is not None
@@ -93,6 +97,12 @@ class LocalShare:
     def stop(self, grace_us: int) -> None:
         """Stop the ranks within `grace_us`, or do not start them."""
         self._stop_grace_us = grace_us
+
+    def warn(self, ends_at_us: int) -> None:
+        """Tell the ranks, once they have a run folder, that they will be stopped then. Raises OSError."""
+        if self._plan is not None and ends_at_us != self._told_end_us:
+            write_ending(self._folder.ending, Ending(reason="max_runtime", ends_at_us=ends_at_us))
+            self._told_end_us = ends_at_us
 
     def never_launched(self) -> None:
         """Report a share gone that was told to stop before it was launched."""
@@ -123,10 +133,10 @@ class LocalShare:
                 return None
             started = self._folder.start(plan)
         except LaunchRefused as error:
-            self._failure = Failure(reason=str(error), retryable=error.retryable, at_us=now_us())
+            self._failure = Failure(reason=str(error), retryable=error.retryable, at_us=now_us(), blame=error.blame)
         except OSError as error:
             reason = f"the share cannot be prepared in {self._folder.path}: {error}; free space, or mend that folder"
-            self._failure = Failure(reason=reason, retryable=True, at_us=now_us())
+            self._failure = Failure(reason=reason, retryable=True, at_us=now_us(), blame="node")
         else:
             self._plan = plan
             return started
@@ -150,6 +160,8 @@ class LocalShare:
         self._cause = plan.cause
         checkpoints = None if plan.checkpoints is None else Path(plan.checkpoints)
         self._watch = CheckpointWatch(self.key, self._folder, checkpoints, self._crew.facts, self._crew.outbox)
+        if plan.idle_timeout_us is not None:
+            self._idle = IdleWatch(self.key, plan, self._crew.facts, self._crew.outbox)
 
     def _poll_shim(self) -> None:
         # First this, then the records: of a shim that is gone they are complete.
@@ -160,6 +172,8 @@ class LocalShare:
         if lives:
             self._order_stop()
             self._scan_at_times()
+            if self._idle is not None and self._started is not None:
+                self._idle.poll(self._started.pid)
             return
         if self._scan is None or self._scan.done():
             self._finish = self._crew.scans.submit(self._clear_up)
@@ -175,7 +189,10 @@ class LocalShare:
             case "exited":
                 self._exits[record.rank] = RankExit(rank=record.rank, exit_code=record.exit_code)
             case "failed":
-                self._failure = Failure(reason=record.reason, retryable=record.retryable, at_us=record.at_us)
+                blame: Blame = "node" if record.retryable else "job"  # no process or memory left, or no such program
+                self._failure = Failure(
+                    reason=record.reason, retryable=record.retryable, at_us=record.at_us, blame=blame
+                )
             case "gone":
                 self._gone_seen = True
 
@@ -240,7 +257,7 @@ class LocalShare:
         if self._failure is None and self._started is None:
             errors = self._folder.shim_errors()[-_ERROR_TAIL_CHARACTERS:].strip()
             reason = f"the shim ended before it had started the ranks{': ' if errors else ''}{errors}"
-            self._failure = Failure(reason=reason, retryable=True, at_us=now_us())
+            self._failure = Failure(reason=reason, retryable=True, at_us=now_us(), blame="node")
         self.over = self._put_gone() if self._failure is None else self._put_failure()
 
     def _put_gone(self) -> bool:
@@ -253,11 +270,7 @@ class LocalShare:
     def _put_failure(self) -> bool:
         failure = self._failure
         assert failure is not None  # noqa: S101 - for the type checker; the callers have looked
-        return self._put_last(
-            self._crew.facts.launch_failed(
-                self.key, failure.reason, retryable=failure.retryable, cause=self._cause, at_us=failure.at_us
-            )
-        )
+        return self._put_last(self._crew.facts.launch_failed(self.key, failure, cause=self._cause))
 
     def _put_last(self, event: Event) -> bool:
         return self._crew.outbox.put(self.key.job_id, event, self._folder.set_reported)

@@ -27,6 +27,12 @@ RESUME = "GANGLINE_RESUME"
 SPOOL_DIR = "GANGLINE_SPOOL_DIR"
 """An existing folder on this node for this attempt's metric spools and the rank's reports."""
 
+ARRAY_INDEX = "GANGLINE_ARRAY_INDEX"
+"""Which job of its array this is, counted from 0; set for the jobs of arrays only."""
+
+ENDING_FILE = "GANGLINE_ENDING_FILE"
+"""Where a file appears when the attempt's max_runtime is nearly over: `Ending`, as JSON. Until then there is none."""
+
 RUN_NAME = "GANGLINE_RUN"
 """Names the run where gangline did not launch the process."""
 
@@ -43,6 +49,13 @@ class ResumeOffer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     step: _Step
     uri: Annotated[str, msgspec.Meta(min_length=1)]
     manifest_sha256: _Sha256
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """That the attempt will get SIGTERM at this time, microseconds since 1970 by the scheduler's clock."""
+
+    reason: str
+    ends_at_us: int
 
 
 class Rejection(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +85,19 @@ def decode_resume(value: str) -> list[ResumeOffer]:
         return msgspec.json.decode(value, type=list[ResumeOffer])
     except msgspec.MsgspecError as error:
         raise UsageError(f"{RESUME} is malformed ({error}): it is set by gangline's launcher only") from error
+
+
+def write_ending(path: Path, ending: Ending) -> None:
+    """Tell the ranks when their attempt will be stopped; it is whole or absent. Raises `OSError`."""
+    write_durably(path, msgspec.json.encode(ending))
+
+
+def read_ending(path: Path) -> Ending | None:
+    """Read when the attempt will be stopped; None until that is near. Raises `msgspec.MsgspecError`, `OSError`."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Ending)
+    except FileNotFoundError:
+        return None
 
 
 def write_rejection(spool_dir: Path, rejection: Rejection) -> Path:

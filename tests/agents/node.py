@@ -54,7 +54,7 @@ def gang(
         job_id=job_id,
         attempt=attempt,
         shares=shares or (whole,),
-        world_size=sum(len(part.gpus) for part in shares or (whole,)),
+        world_size=sum(len(part.ranks) for part in shares or (whole,)),
         master_address="127.0.0.1",
         master_port=port,
         resume=(),
@@ -67,7 +67,9 @@ def gang(
     )
 
 
-def share(node_id: str, gpus: tuple[int, ...], first_rank: int) -> Share:
+def share(
+    node_id: str, gpus: tuple[int, ...], first_rank: int, *, role: str = "", rank_count: int | None = None
+) -> Share:
     return Share(
         node_id=node_id,
         address="127.0.0.1",
@@ -76,6 +78,8 @@ def share(node_id: str, gpus: tuple[int, ...], first_rank: int) -> Share:
         cpu_milli=0,
         memory_bytes=0,
         first_rank=first_rank,
+        role=role,
+        rank_count=rank_count,
     )
 
 

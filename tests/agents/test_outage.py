@@ -16,7 +16,7 @@ from gangline.agents.agent import Agent
 from gangline.agents.facts import Facts
 from gangline.agents.inventory import take
 from gangline.agents.outbox import Outbox
-from gangline.agents.run_folder import AttemptKey, RunFolder
+from gangline.agents.run_folder import AttemptKey, Failure, RunFolder
 from gangline.agents.share import LocalShare
 from gangline.events import codec, identity
 from gangline.events.control import Heartbeat, LaunchFailed, NodeRegistered, RanksExited, RanksStarted
@@ -89,10 +89,10 @@ def test_a_full_box_refuses_and_takes_again_once_there_is_room(
 ) -> None:
     monkeypatch.setattr(outbox_module, "MAX_WAITING", 2)
     log.fault = LogUnavailable("away")
-    assert [outbox.put("n", facts.registered()) for _ in range(3)] == [True, True, False]
+    assert [outbox.put("n", facts.registered(())) for _ in range(3)] == [True, True, False]
     log.fault = None
     assert outbox.flush(20)
-    assert outbox.put("n", facts.registered())
+    assert outbox.put("n", facts.registered(()))
     assert outbox.flush(20)
 
 
@@ -101,7 +101,7 @@ def test_a_damaged_log_ends_sending_and_says_so(log: Interrupted, facts: Facts) 
     box = Outbox(log, failures.append)
     box.start()
     log.fault = LogDamaged("bad bytes")
-    box.put("n", facts.registered())
+    box.put("n", facts.registered(()))
     wait_for(lambda: failures, "failure")
     assert failures == [log.fault]
 
@@ -112,15 +112,17 @@ def test_a_note_that_could_not_be_written_ended_sending_in_silence(log: Interrup
 
     box = Outbox(log, lambda _: None)
     box.start()
-    box.put("n", facts.registered(), note)
-    box.put("n", facts.registered())
+    box.put("n", facts.registered(()), note)
+    box.put("n", facts.registered(()))
     assert box.flush(WAIT_S)
     assert len([event for event in log.facts() if isinstance(event, NodeRegistered)]) == 2
     box.close()
 
 
 def test_a_reason_too_long_for_a_record_is_cut(facts: Facts) -> None:
-    event = facts.launch_failed(AttemptKey("job-a", 1), "x" * 300_000, retryable=True, cause=None, at_us=0)
+    event = facts.launch_failed(
+        AttemptKey("job-a", 1), Failure(reason="x" * 300_000, retryable=True, at_us=0), cause=None
+    )
     assert isinstance(event, LaunchFailed)
     assert len(event.reason) == 4000
 
