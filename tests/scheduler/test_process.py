@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from gangline.events import codec
 from gangline.events.control import ClockTicked
 from gangline.events.decisions import TermOpened
 from gangline.events.sqlite import SqliteLog
+from gangline.events.sqlite_lock import FileLock
 from gangline.scheduler.code_store import code_digest
 from tests.scheduler.loop_world import World
 from tests.scheduler.replays import replay, valid_rounds
@@ -76,6 +78,16 @@ class Site(World):
             threading.Event().wait(0.02)
         raise AssertionError(f"did not come about within {WAIT_S} s: {scheduler.text()}")
 
+    def stops(self, scheduler: Scheduler) -> None:
+        """Stop a process while it holds no lock of the log, or nobody else could append: the test holds them then."""
+        with ExitStack() as held:
+            for path in sorted((self.home / "log").rglob("lock")):
+                lock = held.enter_context(closing(FileLock(path)))
+                self.wait_until(lock.try_exclusive, scheduler)
+            scheduler.process.send_signal(signal.SIGSTOP)
+            stat = Path(f"/proc/{scheduler.process.pid}/stat")
+            self.wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", scheduler)
+
     def wait_until_decided(self, scheduler: Scheduler) -> None:
         self.wait_until(lambda: max(valid_rounds(self.log)[0], default=-1) >= self.last_input(), scheduler)
 
@@ -111,7 +123,7 @@ def test_a_stopped_process_is_taken_over_from_and_changes_nothing_when_it_goes_o
     site.put(site.inputs.policy(), site.inputs.node(), site.inputs.submit())
     stopped = site.scheduler("--open-term")
     site.wait_until_decided(stopped)
-    stopped.process.send_signal(signal.SIGSTOP)  # while it holds no lock: nobody else could append then
+    site.stops(stopped)
     site.put(*[site.inputs.submit() for _ in range(200)])
     other = site.scheduler()
     site.wait_until(lambda: len(site.takeovers()) >= 2, other)
