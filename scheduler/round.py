@@ -4,8 +4,7 @@ from gangline.events.codec import encode
 from gangline.events.policy import Policy
 from gangline.events.types import Decision, JobSpec
 from gangline.scheduler.evolve import apply_decision
-from gangline.scheduler.placement import place_parts
-from gangline.scheduler.shapes import Shape, shape_of
+from gangline.scheduler.shapes import shape_of
 from gangline.scheduler.state import Node, State
 from gangline.scheduler.views import Views
 
@@ -27,7 +26,6 @@ class Round:
         self.full = False
         self._size_bytes = 0
         self._views = views
-        self._placeable: dict[Shape, bool] = {}
 
     @property
     def views(self) -> Views:
@@ -42,10 +40,7 @@ class Round:
 
     def could_ever_start(self, spec: JobSpec) -> bool:
         """Whether a gang would fit if nothing else ran."""
-        shape = shape_of(spec)
-        if shape not in self._placeable:
-            self._placeable[shape] = bool(place_parts(self.views.nodes.empty, shape))
-        return self._placeable[shape]
+        return self.views.nodes.could_hold(shape_of(spec))
 
     def emit(self, *group: Decision) -> bool:
         """Emit decisions that belong together; False, and nothing emitted, if the round is full."""

@@ -14,43 +14,39 @@ from gangline.scheduler.views import Views
 from gangline.scheduler.views.pending import Entry, GroupKey, key_of
 from gangline.scheduler.views.uses import quota_is_on
 
-RECOVERING, WITHIN, FIRST_START, REST = range(4)
-"""The classes, in the order in which they are served."""
+WITHIN, FIRST_START, REST = range(3)
+"""The classes of what does not recover, in the order in which they are served."""
 
 
 class Turn(NamedTuple):
     """A sort key; the smallest is tried first. No two jobs have the same."""
 
-    class_: int
-    queues: tuple[tuple[bool, int, str], ...]
+    recovers_not: bool
+    queues: tuple[tuple[int, int, str], ...]
+    """(class, share of what was used of late, path) of each queue from the topmost down."""
     negative_priority: int
     level: int
-    first: int
-    submitted: int
-    array_index: int
-    job_id: str
+    place: Entry
 
 
 def turn_of(state: State, policy: Policy, views: Views, group: GroupKey, head: Entry) -> Turn:
     """Return when a group's first job is tried."""
-    first, submitted, index, job_id = head
     if policy.order != "fair":
-        return Turn(REST, (), 0, 0, first, submitted, index, job_id)
+        return Turn(True, (), 0, 0, head)  # noqa: FBT003 - by position, for it is made often
+    shape = group.shape
+    otherwise = REST
+    if group.is_new_gang and is_long_waiting(state, policy, state.jobs[head[-1]]):
+        otherwise = FIRST_START
     uses = views.uses
-    fair = "fair_share" in policy.rules
     queues = tuple(
-        (not is_within(views, policy, path, group.shape), uses.share_of(state, path) if fair else 0, path)
+        (
+            WITHIN if is_within(views, policy, path, shape) else otherwise,
+            uses.share_of(state, policy, path),
+            path,
+        )
         for path in uses.tree.prefixes(group.queue)
     )
-    if group.recovering:
-        class_ = RECOVERING
-    elif not queues[0][0]:
-        class_ = WITHIN
-    elif group.is_new_gang and is_long_waiting(state, policy, state.jobs[job_id]):
-        class_ = FIRST_START
-    else:
-        class_ = REST
-    return Turn(class_, queues, -group.priority, group.level, first, submitted, index, job_id)
+    return Turn(not group.recovering, queues, -group.priority, group.level, head)
 
 
 def turn_of_job(state: State, policy: Policy, views: Views, job: Job) -> Turn:

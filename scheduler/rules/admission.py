@@ -88,16 +88,15 @@ def _check_queue(policy: Policy, spec: JobSpec) -> Refusal | None:
 
 def _check_cluster(round_: Round, spec: JobSpec) -> Refusal | None:
     """Refuse what no placement could ever give; while no node has registered yet, nobody can say."""
-    nodes = round_.fleet
-    if not nodes:
+    types = round_.views.nodes.fleet.types
+    if not types:
         return None
-    types = sorted({node.gpu_type for node in nodes})
     unknown = [gpu_type for gpu_type in spec.gpu_types if gpu_type not in types]
     if unknown:
         return refuse("gpu_type", repr(unknown[0]), f"the cluster has {listed(types)}", "name one of these, or none")
     if round_.could_ever_start(spec):
         return None
-    allowed = [node for node in nodes if not spec.gpu_types or node.gpu_type in spec.gpu_types]
+    allowed = [node for node in round_.fleet if not spec.gpu_types or node.gpu_type in spec.gpu_types]
     most = max(sum(len(node.gpus) for node in allowed if node.gpu_type == gpu_type) for gpu_type in types)
     if spec.gpus > most:
         which = f"of type {listed(sorted(spec.gpu_types))} " if spec.gpu_types else ""

@@ -3,8 +3,6 @@
 Only quota, holds, reservations and spares keep a job from nodes that would hold it.
 """
 
-from heapq import heapify, heappop, heappush
-
 import numpy as np
 
 from gangline.events.decisions import GangBound
@@ -12,12 +10,12 @@ from gangline.events.ids import derived
 from gangline.events.policy import Policy
 from gangline.events.types import RoleLaunch, Share
 from gangline.scheduler.fleet import Flags
+from gangline.scheduler.line import Line
 from gangline.scheduler.placement import place
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules.attempts import grace_us
 from gangline.scheduler.shapes import Shape
 from gangline.scheduler.state import Job, Node, State
-from gangline.scheduler.turns import Turn, turn_of
 from gangline.scheduler.views import Views
 from gangline.scheduler.views.pending import GroupKey
 from gangline.scheduler.views.uses import quota_is_on
@@ -33,42 +31,33 @@ def decide(round_: Round) -> None:
         return
     if not _bind_held(round_, policy):
         return
-    heap = _turns(round_, policy)
-    failed: dict[tuple[Shape, bytes | None], None] = {}
-    while heap:
-        turn, group = heappop(heap)
-        views, state = round_.views, round_.state
-        line = views.pending.groups.get(group)
-        if line is None:
-            continue
-        now = turn_of(state, policy, views, group, line[0])
-        if now > turn:
-            heappush(heap, (now, group))
-            continue
-        bound = None
-        if group.shape not in views.pending.failed:
-            bound = _try(round_, policy, state.jobs[now.job_id], group, failed)
-        if bound is None:
-            if policy.head_blocks:
-                return
-            continue
-        if not round_.emit(bound):
-            return
-        if group in round_.views.pending.groups:
-            heappush(heap, (now, group))
-
-
-def _turns(round_: Round, policy: Policy) -> list[tuple[Turn, GroupKey]]:
-    """Return the groups that could have room, as a heap."""
     pending = round_.views.pending
-    heap = [
-        (turn_of(round_.state, policy, round_.views, group, pending.groups[group][0]), group)
+    groups = [
+        group
         for shape in pending.by_shape
         if policy.head_blocks or shape not in pending.failed
         for group in pending.by_shape[shape]
     ]
-    heapify(heap)
-    return heap
+    if not groups or not round_.views.nodes.fleet.size:
+        return
+    line = Line(round_.state, policy, round_.views, groups)
+    failed: dict[tuple[Shape, bytes | None], None] = {}
+    while (picked := line.pick()) is not None:
+        group, head = picked
+        bound = None
+        if group.shape not in pending.failed:
+            bound = _try(round_, policy, round_.state.jobs[head[-1]], group, failed)
+        if bound is None:
+            if policy.head_blocks:
+                return
+            if group.shape in pending.failed:
+                line.close_shape(group.shape)
+            else:
+                line.close(group)
+            continue
+        if not round_.emit(bound):
+            return
+        line.bound(round_.state, round_.views, group)
 
 
 def _try(

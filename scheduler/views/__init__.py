@@ -32,8 +32,10 @@ class Views:
 
     def sync(self, state: State) -> None:
         """Follow the state: by its journal if it descends from the one seen last, else from the beginning."""
-        if self._built and state.changed is self._seen:
-            return
+        if self._built:
+            self.nodes.learn(state)
+            if state.changed is self._seen:
+                return
         changes = since(state.changed, self._seen) if self._built and self._seen is not None else None
         self._seen, self._built = state.changed, True
         if changes is None:

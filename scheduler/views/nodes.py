@@ -9,8 +9,13 @@ from gangline.events.decisions import RoomHeld, WorthLearnt
 from gangline.events.types import Share
 from gangline.scheduler.fit import Fit
 from gangline.scheduler.fleet import WHOLE_MILLI, Fleet, Ints
+from gangline.scheduler.placement import place_parts
+from gangline.scheduler.shapes import Shape
 from gangline.scheduler.state import Node, State
 from gangline.scheduler.worth import UNLEARNT
+
+MAX_SHAPES = 10_000
+"""Shapes of which is remembered whether they could ever start; one takes about 300 bytes."""
 
 
 class NodesView:
@@ -26,13 +31,15 @@ class NodesView:
         """By row: core time at which a reservation wants the node; 0 for none."""
         self.reserved_for: dict[int, str] = {}
         """By row: the job that it is reserved for."""
+        self._could_hold: dict[Shape, bool] = {}
+        """Whether a shape would fit on the nodes as they registered."""
         self._holds: dict[str, RoomHeld] = {}
         self._holds_on: dict[str, dict[str, list[Share]]] = {}
         self._worth: WorthLearnt | None = None
 
     def rebuild(self, state: State) -> None:
         """Take everything from the state."""
-        self._holds, self._holds_on = {}, {}
+        self._holds, self._holds_on, self._could_hold = {}, {}, {}
         for job_id, room in sorted(state.room.items()):
             self._hold(job_id, room)
         nodes = [state.nodes[node_id] for node_id in state.node_order]
@@ -45,6 +52,14 @@ class NodesView:
                 self.fleet.set_blocked(row, blocked=True)
         self.freed = list(range(self.fleet.size))
         self._reserve(state)
+
+    def could_hold(self, shape: Shape) -> bool:
+        """Whether a shape would fit if nothing else ran."""
+        if shape not in self._could_hold:
+            if len(self._could_hold) >= MAX_SHAPES:
+                self._could_hold.clear()
+            self._could_hold[shape] = bool(place_parts(self.empty, shape))
+        return self._could_hold[shape]
 
     def knows(self, state: State, changes: Sequence[tuple[str, str]]) -> bool:
         """Whether rows can follow the changes: no node is new, or of another shape."""
@@ -83,9 +98,13 @@ class NodesView:
                 self._refresh(state, node_id)
         elif what == "reserved":
             self._reserve(state)
-        if worth_of(state) is not self._worth:
-            self._worth = worth_of(state)
-            self.fit.learn(self._worth)
+
+    def learn(self, state: State) -> None:
+        """Follow what holes are worth; to learn it changes no job and no node."""
+        worth = worth_of(state)
+        if worth is not self._worth:
+            self._worth = worth
+            self.fit.learn(worth)
 
     def _refresh(self, state: State, node_id: str) -> None:
         row = self.fleet.row.get(node_id)

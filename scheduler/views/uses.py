@@ -5,6 +5,7 @@ for it. So a victim's GPUs count for the claimant from the order on.
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 from gangline.events.policy import Policy
 from gangline.events.types import Share
@@ -27,7 +28,8 @@ class UsesView:
         """The same of jobs that are not preemptible."""
         self.charges: dict[str, Charge] = {}
         """By job."""
-        self._shares: tuple[int, dict[str, int]] = (-1, {})
+        self._used: tuple[int, Mapping[str, int]] = (-1, {})
+        """What each queue had used of late at a tick, by the tick's index."""
 
     def rebuild(self, state: State) -> None:
         """Take everything from the state."""
@@ -41,18 +43,25 @@ class UsesView:
         self.charges = {}
         for job_id in sorted(state.jobs):
             self._charge(state, job_id)
-        self._shares = (-1, {})
+        self._used = (-1, {})
 
     def follow(self, state: State, what: str, key: str) -> None:
         """Follow one change."""
         if what in {"job", "room"}:
             self._charge(state, key)
 
-    def share_of(self, state: State, path: str) -> int:
-        """Return what a queue, with all below it, has used of late over its weight; smaller comes first."""
-        if self._shares[0] != state.control_index:
-            self._shares = (state.control_index, self._used(state))
-        return self._shares[1].get(path, 0)
+    def share_of(self, state: State, policy: Policy, path: str) -> int:
+        """Return what a queue, with all below it, has used of late over its weight; smaller comes first.
+
+        It is charged to the end of the next step of decay for what it occupies now: so in one round, too, each binding
+        lets the others come first.
+        """
+        if "fair_share" not in policy.rules:
+            return 0
+        if self._used[0] != state.tick_index:
+            self._used = (state.tick_index, self._used_of_late(state))
+        now_milli = sum(self.use[path, gpu_type] for gpu_type in self.tree.types)
+        return (self._used[1].get(path, 0) + now_milli * policy.usage_step_us) * 1000 // self.tree.weight(path)
 
     def is_within(self, path: str, gpu_type: str, milli: int) -> bool:
         """Whether a queue stays within its guarantee with so much more."""
@@ -68,14 +77,13 @@ class UsesView:
                 return False
         return True
 
-    def _used(self, state: State) -> dict[str, int]:
+    def _used_of_late(self, state: State) -> Mapping[str, int]:
         total: defaultdict[str, int] = defaultdict(int)
         for queue, usage in sorted(state.usage.items()):
             amount = used(usage, state.now_us)
             for path in self.tree.prefixes(queue):
                 total[path] += amount
-        weighed = self.tree.paths
-        return {path: total[path] * 1000 // self.tree.weight(path) for path in weighed if path in total}
+        return total
 
     def _charge(self, state: State, job_id: str) -> None:
         before = self.charges.pop(job_id, ())
