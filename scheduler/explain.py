@@ -77,6 +77,8 @@ def _shortage(allowed: Sequence[Node], spec: JobSpec) -> str:
         have = f"{freest.node_id}, the freest node, has {freest.whole_free}"
         enough = freest.whole_free >= spec.gpus
         return f"it needs {spec.gpus} free GPUs on one node; {have}{_fed(freest, spec, spec.gpus, enough=enough)}"
+    if not largest:
+        return f"it needs {spec.gpus} GPUs, and no node has any"
     whole, remainder = divmod(spec.gpus, largest)
     more = f" and one more with {remainder} free GPUs" if remainder else ""
     return f"it needs {whole} wholly free nodes of {largest} GPUs of one type{more}; {_ready(allowed, spec, largest)}"

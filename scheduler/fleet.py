@@ -41,6 +41,8 @@ class Fleet:
         """Free thousandths of each device; 0 where a node has fewer."""
         self.devices: Ints = np.zeros(self.size, np.int64)
         self.whole_free: Ints = np.zeros(self.size, np.int64)
+        self.node_sizes: tuple[int, ...] = ()
+        """How many devices nodes have, each number once."""
         self.cpu_free: Ints = np.zeros(self.size, np.int64)
         """Thousandths of a CPU; below 0 where a node came back with less than what runs there."""
         self.memory_free: Ints = np.zeros(self.size, np.int64)
@@ -66,7 +68,9 @@ class Fleet:
         """Take over what a node has free. One of another type or pod, or with more devices, needs a new fleet."""
         self.free[row] = 0
         self.free[row, : len(node.free_milli)] = node.free_milli
-        self.devices[row] = len(node.gpus)
+        if self.devices[row] != len(node.gpus):
+            self.devices[row] = len(node.gpus)
+            self.node_sizes = tuple(int(size) for size in np.unique(self.devices) if size)
         self.cpu_free[row] = max(-MOST, min(node.cpu_free_milli, MOST))
         self.memory_free[row] = max(-MOST, min(node.memory_free_bytes, MOST))
         self._follow(row)

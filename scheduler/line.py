@@ -19,6 +19,7 @@ from gangline.scheduler.views.pending import Entry, GroupKey
 from gangline.scheduler.views.uses import quota_is_on
 
 UNLIMITED_MILLI = 1 << 62
+"""What no queue at all is guaranteed: a queue that has jobs and queues below it comes before these."""
 
 
 class _Columns(NamedTuple):
@@ -56,7 +57,9 @@ class Line:
             self._node = {path: index for index, path in enumerate(tree.paths)}
             self._columns = self._made(views)
             limits = [[tree.limits(path, one).guarantee_milli for one in tree.types] for path in tree.paths]
-            self._guarantee: Ints = np.array([*limits, [0] * len(tree.types)], np.int64).reshape(-1, len(tree.types))
+            self._guarantee: Ints = np.array([*limits, [UNLIMITED_MILLI] * len(tree.types)], np.int64).reshape(
+                -1, len(tree.types)
+            )
             self._use: Ints = np.zeros_like(self._guarantee)
             self._share = [0] * len(tree.paths)
             for path in tree.paths:

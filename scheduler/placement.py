@@ -33,6 +33,8 @@ def place_parts(fit: Fit, shape: Shape, allowed: Flags | None = None) -> list[Pa
     if allowed is not None:
         mask = allowed if mask is None else mask & allowed
     if shape.nodes is not None and shape.nodes > 1:
+        if shape.required == "node":
+            return []
         return _place_spread(fit, shape, shape.nodes, mask)
     widest = fleet.widest if mask is None else int(fleet.devices[mask].max(initial=0))
     if shape.nodes == 1 or shape.gpus <= widest:

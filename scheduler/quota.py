@@ -57,10 +57,6 @@ class Tree:
         """Return what a queue has of a type."""
         return self._limits.get((path, gpu_type), _NO_LIMITS)
 
-    def is_leaf(self, path: str) -> bool:
-        """Whether jobs may be submitted to a queue."""
-        return path in self._prefixes and not self.children[path]
-
     def prefixes(self, path: str) -> tuple[str, ...]:
         """Return the paths of a queue and of those above it; a queue that is gone has itself only."""
         return self._prefixes.get(path) or prefixes(path)

@@ -33,8 +33,10 @@ class Shape(NamedTuple):
         free = int(fleet.whole_free[row])
         if self.nodes is not None:
             return free >= self.gpus // self.nodes
-        # A larger gang takes whole nodes, and a remainder anywhere.
-        return free >= min(self.gpus, int(fleet.devices[row])) or free >= (self.gpus % fleet.widest or fleet.widest)
+        # A larger gang takes whole nodes of one size, and what they leave over anywhere.
+        return free >= min(self.gpus, int(fleet.devices[row])) or any(
+            0 < self.gpus % size <= free for size in fleet.node_sizes
+        )
 
 
 def shape_of(spec: JobSpec) -> Shape:

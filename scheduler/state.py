@@ -167,6 +167,8 @@ class Node(Value, frozen=True, kw_only=True):
     node_id: str
     boot_id: str
     agent_id: str
+    registered: tuple[bytes, ...] = ()
+    """Event ids of its latest registrations: one that comes again, however late, is no news."""
     address: str
     pod: str
     gpu_type: str

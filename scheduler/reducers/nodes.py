@@ -15,6 +15,9 @@ from gangline.scheduler.state import Node, State
 MAX_NAME_CHARACTERS = 253
 """The longest host name (RFC 1035). Bindings repeat names for every node of a gang, and must stay within a record."""
 
+MAX_REGISTRATIONS = 32
+"""Registrations of a node that are known again: an agent's start each, and repeats come within minutes."""
+
 
 def node_registered(state: State, event: NodeRegistered) -> State:
     """Add a node, or take over what a restarted agent found; what live attempts hold stays held.
@@ -23,12 +26,16 @@ def node_registered(state: State, event: NodeRegistered) -> State:
     """
     gpus = _checked(event)
     old = state.nodes.get(event.node_id)
+    before = old.registered if old is not None else ()
+    if event.meta.event_id in before:
+        return state
     same_boot = old is not None and old.boot_id == event.boot_id
     listed = [(one.job_id, one.attempt) for one in event.attempts]
     node = Node(
         node_id=event.node_id,
         boot_id=event.boot_id,
         agent_id=event.agent_id,
+        registered=(*before, event.meta.event_id)[-MAX_REGISTRATIONS:],
         address=event.address,
         pod=event.pod,
         gpu_type=event.gpu_type,
@@ -48,7 +55,7 @@ def node_registered(state: State, event: NodeRegistered) -> State:
             draining=old.draining,
             cordon_reason=old.cordon_reason,
             check_index=old.check_index,
-            # The agent that was lost has said this before: it is a repeat, and no sign of life.
+            # An agent registers once: that of one that was lost is no sign of life.
             lost=old.lost and old.agent_id == event.agent_id,
             stale=tuple(one for one in old.stale if not event.attempts_listed or (one.job_id, one.attempt) in listed),
             broken_gpus=old.broken_gpus if same_boot else (),

@@ -33,12 +33,6 @@ class Trial:
             for share in job.attempt.bound.shares:
                 self._change(share, -1)
 
-    def with_again(self, job: Job) -> None:
-        """Let a job be back that was gone."""
-        if job.attempt is not None:
-            for share in job.attempt.bound.shares:
-                self._change(share, 1)
-
     def take(self, shares: Sequence[Share]) -> None:
         """Let shares be taken."""
         for share in shares:

@@ -4,8 +4,9 @@ Slowness may come from the job's own data, too: of one job a rank's node is repl
 nodes in all. A job that may not be preempted is left alone.
 """
 
-from gangline.events.decisions import NodeQuarantined, PreemptionOrdered
+from gangline.events.decisions import NodeQuarantined
 from gangline.events.policy import Policy
+from gangline.scheduler.room.orders import order
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules.attempts import is_ending
 from gangline.scheduler.rules.node_faults import may_quarantine
@@ -24,16 +25,12 @@ def decide(round_: Round) -> None:
         slow = None if job is None else _straggler(round_.state, policy, job)
         if job is None or slow is None or not may_quarantine(round_.state, policy):
             continue
-        grace_us = policy.preemption_grace_us if job.spec.grace_us is None else job.spec.grace_us
         quarantined = NodeQuarantined(
             node_id=slow.node_id,
             until_us=round_.state.now_us + policy.quarantine_us,
             reason=f"rank {slow.rank} of {job_id} took {slow.slowness_ppm // 10_000}% of its peers' time for a step",
         )
-        preempted = PreemptionOrdered(
-            job_id=job_id, attempt=job.attempts, reason="straggler", claimant=None, grace_us=grace_us
-        )
-        if not round_.emit(quarantined, preempted):
+        if not round_.emit(quarantined, order(round_.state, policy, job_id, "straggler")):
             return
 
 

@@ -278,3 +278,12 @@ def test_a_policy_is_effective_from_the_next_tick_which_is_due_at_once() -> None
     world.settle()
     assert early not in world.state.jobs
     assert world.is_running(late)
+
+
+def test_a_gang_of_several_nodes_that_has_to_stay_within_one_was_admitted() -> None:
+    world = World()
+    world.node("n-1")
+    world.node("n-2")
+    world.submit(gpus=4, nodes=2, topology_required="node")
+    refusal = the(JobRejected, world.tick())
+    assert "on 2 nodes" in refusal.message

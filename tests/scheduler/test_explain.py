@@ -83,3 +83,14 @@ def test_it_tells_what_runs_stops_has_ended_and_is_not_known() -> None:
     world.tick()
     assert explain(world.state, job_id) == "it has ended: cancelled"
     assert "no job 'job-x' is known here" in explain(world.state, "job-x")
+
+
+def test_a_job_was_not_explained_once_all_nodes_had_lost_their_gpus() -> None:
+    world = World()
+    world.node("n-1")
+    world.runs(gpus=8)
+    job_id = world.submit(gpus=8)
+    world.tick()
+    world.node("n-1", gpus=0, boot_id="next", agent_id="next")
+    world.tick()
+    assert "no node has any" in explain(world.state, job_id)

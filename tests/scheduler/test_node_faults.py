@@ -170,6 +170,32 @@ def test_a_repeated_registration_of_the_agent_that_was_lost_is_no_sign_of_life()
     assert not world.state.nodes["n-1"].lost
 
 
+def test_a_registration_delivered_again_late_freed_what_may_still_run() -> None:
+    world = two_nodes_and_a_spare()
+    world.node("n-2", 8, agent_id="another", attempts=())
+    registered = world.control[-1].value
+    job_id = world.runs(gpus=16)
+    world.loses("n-2")
+    world.tick()
+    world.exits(job_id, -15, node_id="n-1")
+    world.tick()
+    world.recovers("n-2")
+    assert world.free("n-2") == 0
+    world.append_bytes(registered)
+    assert world.free("n-2") == 0
+    assert world.state.nodes["n-2"].is_blocked
+
+
+def test_a_registration_delivered_again_late_brought_old_hardware_back() -> None:
+    world = World()
+    world.node("n-1", 8)
+    registered = world.control[-1].value
+    world.node("n-1", 4, agent_id="another", boot_id="next")
+    world.append_bytes(registered)
+    assert world.state.nodes["n-1"].gpus == (0, 1, 2, 3)
+    assert world.state.nodes["n-1"].boot_id == "next"
+
+
 def test_a_cancelled_job_ends_without_waiting_for_a_lost_node() -> None:
     world = World()
     world.node("n-1", 8)

@@ -330,3 +330,20 @@ def test_after_the_first_deadline_the_others_still_come() -> None:
     assert not world.state.deadlines
     world.settle()
     assert world.state.deadlines_from_us is None
+
+
+def test_a_gang_of_the_smaller_nodes_was_not_tried_again_when_room_for_its_rest_came_free() -> None:
+    world = World()
+    world.node("big", 8, gpu_type="A100")
+    world.node("n-1", 4)
+    world.node("n-2", 4)
+    whole = world.runs(gpus=4, gpu_types=("H100",))
+    half, _ = (world.runs(gpus=2, gpu_types=("H100",)) for _ in range(2))
+    waits = world.submit(gpus=6, gpu_types=("H100",))
+    world.tick()
+    world.exits(whole)
+    world.tick()
+    assert not world.is_running(waits)
+    world.exits(half)
+    world.tick()
+    assert world.is_running(waits)

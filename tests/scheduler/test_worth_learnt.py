@@ -3,6 +3,7 @@
 from gangline.events.decisions import TypePrice, WorthLearnt
 from gangline.events.policy import RULES, Policy
 from gangline.scheduler.canonical import from_bytes, to_bytes
+from gangline.scheduler.evolve import apply_decision
 from gangline.scheduler.worth import LINEAR, UNLEARNT
 from tests.scheduler.world import GIB, World, all_of, the
 
@@ -87,3 +88,15 @@ def test_what_was_learnt_survives_a_snapshot() -> None:
     state = arrivals.world.state
     assert state.seen.worth != UNLEARNT
     assert from_bytes(to_bytes(state)).seen == state.seen
+
+
+def test_indexes_that_were_kept_went_by_what_was_learnt_before() -> None:
+    arrivals = Arrivals()
+    world = arrivals.world
+    world.views.sync(world.state)
+    learnt = WorthLearnt(
+        arrivals=1, of_free=(0,) * 101, prices=(), cpu_milli_per_gpu=0, memory_bytes_per_gpu=0, basis=()
+    )
+    world.state = apply_decision(world.state, learnt)
+    world.views.sync(world.state)
+    assert world.views.nodes.fit.worth == learnt
