@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gangline.events.types import WHOLE_MILLI
 from gangline.scheduler.fit import Choice
-from gangline.scheduler.fleet import WHOLE_MILLI, Flags, Fleet, Ints
+from gangline.scheduler.fleet import Flags, Fleet, Ints
 from gangline.simulator.openb import Task
 
 COVERED = 0.95

@@ -30,6 +30,8 @@ PreemptionReason = Literal[
     "retried",
 ]
 
+WHOLE_MILLI = 1000
+"""Thousandths of a whole GPU."""
 SECOND_US = 1_000_000
 HOUR_US = 3600 * SECOND_US
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from gangline.events.types import JobSpec
-from gangline.scheduler.fleet import WHOLE_MILLI
+from gangline.events.types import WHOLE_MILLI, JobSpec
 from gangline.scheduler.placement import place_parts
 from gangline.scheduler.shapes import shape_of
 from gangline.scheduler.state import Attempt, Job, Node, State

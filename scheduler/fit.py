@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from gangline.events.decisions import WorthLearnt
-from gangline.scheduler.fleet import WHOLE_MILLI, Flags, Fleet, Ints
+from gangline.events.types import WHOLE_MILLI
+from gangline.scheduler.fleet import Flags, Fleet, Ints
 
 COST_STEP = 10
 """Costs that differ by less are equal: worths are rounded."""

@@ -9,10 +9,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from gangline.events.types import WHOLE_MILLI
 from gangline.scheduler.order import natural
 from gangline.scheduler.state import Node
 
-WHOLE_MILLI = 1000
 MOST = 1 << 52
 """More CPU or memory counts as this, so that a thousand times as much is still a number of 64 bits."""
 

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from gangline.events.types import Share
+from gangline.events.types import WHOLE_MILLI, Share
 from gangline.scheduler.state import Node, State
-
-WHOLE_MILLI = 1000
 
 
 def take(node: Node, share: Share, job_id: str) -> Node:

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gangline.events.types import Share
+from gangline.events.types import WHOLE_MILLI, Share
 from gangline.scheduler.fit import Ask, Fit
-from gangline.scheduler.fleet import WHOLE_MILLI, Flags, Fleet, Ints
+from gangline.scheduler.fleet import Flags, Fleet, Ints
 from gangline.scheduler.shapes import Shape
 from gangline.scheduler.state import Node
 

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from gangline.events.types import JobSpec, Role, Topology
-from gangline.scheduler.fleet import WHOLE_MILLI, Fleet
+from gangline.events.types import WHOLE_MILLI, JobSpec, Role, Topology
+from gangline.scheduler.fleet import Fleet
 
 
 class Shape(NamedTuple):

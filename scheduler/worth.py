@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from gangline.events.decisions import TypePrice, WorthLearnt
-from gangline.events.types import Value
+from gangline.events.types import WHOLE_MILLI, Value
 from gangline.scheduler.cutting_stock import solve
 
-WHOLE_MILLI = 1000
 STEP_MILLI = 10
 """Sizes are rounded up, and free shares down, to this; so the problem has at most 100 sizes."""
 STEPS = WHOLE_MILLI // STEP_MILLI

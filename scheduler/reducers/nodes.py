@@ -5,8 +5,9 @@ from bisect import bisect_left
 from msgspec.structs import replace
 
 from gangline.events.control import NodeRegistered
+from gangline.events.types import WHOLE_MILLI
 from gangline.scheduler.errors import Inapplicable
-from gangline.scheduler.holding import WHOLE_MILLI, counted
+from gangline.scheduler.holding import counted
 from gangline.scheduler.journal import put_node
 from gangline.scheduler.order import natural
 from gangline.scheduler.reducers.faults import lose_ranks, note_fault, trouble

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gangline.events.policy import Policy
+from gangline.events.types import WHOLE_MILLI
 from gangline.scheduler.room.claimants import Claiming, claims_of, turns, without_ping_pong
 from gangline.scheduler.room.claims import Victims
 from gangline.scheduler.room.orders import evicting
@@ -14,8 +15,6 @@ from gangline.scheduler.shapes import is_gang
 from gangline.scheduler.state import Job
 from gangline.scheduler.turns import waited_us
 from gangline.scheduler.views.pending import GroupKey
-
-WHOLE_MILLI = 1000
 
 
 class Waiting(NamedTuple):

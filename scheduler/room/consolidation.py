@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from gangline.events.policy import Policy
-from gangline.events.types import Share
-from gangline.scheduler.fleet import WHOLE_MILLI, Flags, Ints
+from gangline.events.types import WHOLE_MILLI, Share
+from gangline.scheduler.fleet import Flags, Ints
 from gangline.scheduler.room.claims import Bench, Claim
 from gangline.scheduler.room.trial import Trial
 from gangline.scheduler.shapes import shape_of

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gangline.scheduler.fleet import WHOLE_MILLI, Flags, Fleet, Ints
+from gangline.events.types import WHOLE_MILLI
+from gangline.scheduler.fleet import Flags, Fleet, Ints
 from gangline.scheduler.views.running import Runs
 
 IMPOSSIBLE = 1 << 60

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gangline.scheduler.fleet import WHOLE_MILLI, Flags, Ints
+from gangline.events.types import WHOLE_MILLI
+from gangline.scheduler.fleet import Flags, Ints
 from gangline.scheduler.room.freeing import IMPOSSIBLE, LAST_RESORT, Items, cheapest, items_of, least_costs
 from gangline.scheduler.room.search import Field
 from gangline.scheduler.views.running import Span

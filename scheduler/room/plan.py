@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gangline.events.types import PreemptionReason, Share
+from gangline.events.types import WHOLE_MILLI, PreemptionReason, Share
 from gangline.scheduler.fit import Ask
-from gangline.scheduler.fleet import WHOLE_MILLI, Flags
+from gangline.scheduler.fleet import Flags
 from gangline.scheduler.room.claims import Claim, Victims
 from gangline.scheduler.room.freeing import costs_of
 from gangline.scheduler.room.gangs import on_several_nodes

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gangline.events.types import WHOLE_MILLI
 from gangline.scheduler.fit import Ask
-from gangline.scheduler.fleet import WHOLE_MILLI, Flags, Fleet, Ints
+from gangline.scheduler.fleet import Flags, Fleet, Ints
 from gangline.scheduler.room.freeing import IMPOSSIBLE, Items, all_on, cheapest, items_of, least_costs
 from gangline.scheduler.views.running import Runs
 

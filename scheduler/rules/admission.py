@@ -1,7 +1,7 @@
 """Whether a spec holds together, and could start some day; a refusal names the value, the limit and the way out."""
 
 from gangline.events.policy import Policy
-from gangline.events.types import JobSpec
+from gangline.events.types import WHOLE_MILLI, JobSpec
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules.admission_options import check_options
 from gangline.scheduler.rules.dependencies import check_after
@@ -11,7 +11,6 @@ MAX_NAME_CHARACTERS = 128
 MAX_RETRIES = 1_000
 MAX_PRIORITY = 1_000_000
 MAX_GRACE_US = 3600 * 1_000_000
-WHOLE_MILLI = 1000
 
 
 def admit(round_: Round, policy: Policy, job_id: str, spec: JobSpec) -> Refusal | None:

@@ -1,7 +1,7 @@
 """Whether what a spec says of a job's size, ranks and life holds together: elastic, roles, arrays, interactive."""
 
 from gangline.events.policy import Policy
-from gangline.events.types import Elastic, JobSpec, Role
+from gangline.events.types import WHOLE_MILLI, Elastic, JobSpec, Role
 from gangline.scheduler.rules.refusals import Refusal, refuse
 
 MAX_ROLES = 16
@@ -10,7 +10,6 @@ MAX_ROLE_RANKS = 100_000
 MAX_NOTIFIED = 8
 MAX_URL_CHARACTERS = 2_000
 """Bindings repeat roles and URLs, and must stay within a record."""
-WHOLE_MILLI = 1000
 DEFAULT_ROLE = "default"
 """What torchrun calls the role of ranks that have none."""
 

@@ -8,13 +8,11 @@ from gangline.events import control
 from gangline.events.decisions import AnswerRepeated, CommandExpired, CommandRefused
 from gangline.events.ids import made_at_us
 from gangline.events.policy import Policy
-from gangline.events.types import Decision, Event
+from gangline.events.types import SECOND_US, Decision, Event
 from gangline.scheduler.errors import Halted
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules import answer_jobs, answer_nodes, answer_queues
 from gangline.scheduler.rules.refusals import Asked
-
-_SECOND_US = 1_000_000
 
 _ANSWERS: Mapping[type, Callable[[Round, Policy, Asked, Any], tuple[Decision, ...]]] = MappingProxyType(
     {
@@ -57,10 +55,10 @@ def _answer(round_: Round, index: int, command: Event) -> tuple[Decision, ...]:
     if made_us <= state.forgotten_at_us:
         return (CommandExpired(command_id=command_id, control_index=index),)
     if policy is not None and made_us > state.ticked_at_us + policy.ahead_limit_us:
-        ahead_s = (made_us - state.ticked_at_us) // _SECOND_US
+        ahead_s = (made_us - state.ticked_at_us) // SECOND_US
         message = (
             f"this command was made {ahead_s} s ahead of the scheduler's clock, the limit is "
-            f"{policy.ahead_limit_us // _SECOND_US} s: set the clock of the machine that sent it, and send a new one"
+            f"{policy.ahead_limit_us // SECOND_US} s: set the clock of the machine that sent it, and send a new one"
         )
         return (CommandRefused(command_id=command_id, control_index=index, message=message),)
     asked = Asked(command_id, index)

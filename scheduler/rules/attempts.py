@@ -11,12 +11,10 @@ from gangline.events.decisions import (
     JobRequeued,
     PreemptionOrdered,
 )
-from gangline.events.types import Decision, Outcome, StopReason
+from gangline.events.types import SECOND_US, Decision, Outcome, StopReason
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules.retries import Failures, count, so_far, too_many
 from gangline.scheduler.state import Attempt, Job
-
-_SECOND_US = 1_000_000
 
 _CAUSES: Mapping[str, str] = MappingProxyType(
     {"drain": "its node is drained", "held": "it is held", "retried": "a new attempt was asked for"}
@@ -78,10 +76,10 @@ def _end_attempt(round_: Round, job: Job, attempt: Attempt) -> tuple[Decision, .
     if stopped == "cancelled" or (job.cancelled and (attempt.failure is not None or attempt.preempted is not None)):
         return _ended(job, attempt, "cancelled", "cancelled")
     if stopped == "max_runtime":
-        limit_s = (job.spec.max_runtime_us or 0) // _SECOND_US
+        limit_s = (job.spec.max_runtime_us or 0) // SECOND_US
         return _ended(job, attempt, "failed", f"it ran for its max_runtime of {limit_s} s")
     if stopped == "idle":
-        idle_s = (attempt.idle_us or 0) // _SECOND_US
+        idle_s = (attempt.idle_us or 0) // SECOND_US
         return _ended(job, attempt, "succeeded", f"it was idle for {idle_s} s, and is interactive")
     if attempt.preempted is not None:
         return _requeue(job, attempt, attempt.preempted)

@@ -6,10 +6,9 @@ Only failures in a row without a newer committed checkpoint count: a job that ge
 from typing import NamedTuple
 
 from gangline.events.policy import Policy
+from gangline.events.types import SECOND_US
 from gangline.scheduler.round import Round
 from gangline.scheduler.state import Attempt, Job
-
-_SECOND_US = 1_000_000
 
 
 class Failures(NamedTuple):
@@ -45,7 +44,7 @@ def too_many(policy: Policy, job: Job, failures: Failures) -> str | None:
             f"that was failure {failures.own} in a row without a newer committed checkpoint, and retries is {retries}"
         )
     if 0 < policy.immediate_max <= failures.immediate:
-        within_s = policy.immediate_us // _SECOND_US
+        within_s = policy.immediate_us // SECOND_US
         return (
             f"that was failure {failures.immediate} in a row within {within_s} s of its start, "
             f"and immediate_max is {policy.immediate_max}: it would go on for ever"

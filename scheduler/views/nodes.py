@@ -6,9 +6,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from gangline.events.decisions import RoomHeld, WorthLearnt
-from gangline.events.types import Share
+from gangline.events.types import WHOLE_MILLI, Share
 from gangline.scheduler.fit import Fit
-from gangline.scheduler.fleet import WHOLE_MILLI, Fleet, Ints
+from gangline.scheduler.fleet import Fleet, Ints
 from gangline.scheduler.placement import place_parts
 from gangline.scheduler.shapes import Shape
 from gangline.scheduler.state import Node, State

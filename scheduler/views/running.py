@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from gangline.events.policy import Policy
-from gangline.events.types import Share
-from gangline.scheduler.fleet import WHOLE_MILLI, Flags, Ints
+from gangline.events.types import SECOND_US, WHOLE_MILLI, Share
+from gangline.scheduler.fleet import Flags, Ints
 from gangline.scheduler.levels import level_of
 from gangline.scheduler.shapes import is_gang
 from gangline.scheduler.state import Attempt, Job, State
@@ -18,7 +18,6 @@ from gangline.scheduler.views.nodes import NodesView
 
 SEVERAL = -1
 """The node of an attempt that lies on several."""
-SECOND_US = 1_000_000
 
 Place = tuple[int, str, int]
 """(submission, job id, slot): the first two are the order of the rows."""
