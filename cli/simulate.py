@@ -26,7 +26,7 @@ def simulate(
 ) -> None:
     """Try out what the scheduler would decide, without a cluster.
 
-    Example: gangline simulate --scenario docs/scenarios/reclaim.toml
+    Example: gangline simulate --scenario what-if.toml
     """
     if scenario is None:
         raise UsageError("there is nothing to simulate: name a file with --scenario")
