@@ -1,4 +1,4 @@
-"""Reads scenarios: one TOML file each, whose format is documented for operators in docs/scenarios.md."""
+"""Reads scenarios: one TOML file each, of a cluster, a policy, jobs, what happens, and what is expected."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

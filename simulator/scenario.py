@@ -1,10 +1,10 @@
 """What a scenario says: nodes, the policy with its queues, jobs, what happens when, and what is to come of it.
 
-How it is written is in docs/scenarios.md. Times are microseconds from its beginning; what lies before is negative.
-`path` says where in the file something stands, for messages.
+How it is written is in `gangline.cli.scenario_file`. Times are microseconds from its beginning; what lies before is
+negative. `path` says where in the file something stands, for messages.
 """
 
-from typing import Literal
+from typing import Literal, get_args
 
 from gangline.events.policy import Policy, Queue
 from gangline.events.types import JobSpec, PreemptionReason, Value
@@ -82,7 +82,7 @@ class ScenarioNode(Value, frozen=True, kw_only=True):
     path: Path = ()
 
 
-Deed = Literal[
+Command = Literal[
     "cancel",
     "hold",
     "release",
@@ -95,6 +95,10 @@ Deed = Literal[
     "set_queue",
     "remove_queue",
     "activate_policy",
+]
+"""What users and operators can ask for."""
+
+Fact = Literal[
     "exit",
     "checkpoint",
     "start_upload",
@@ -109,22 +113,10 @@ Deed = Literal[
     "break_node",
     "break_gpu",
 ]
-"""What can happen: commands of users and operators first, then facts."""
+"""What can befall the cluster."""
 
-COMMANDS = (
-    "cancel",
-    "hold",
-    "release",
-    "retry",
-    "reprioritise",
-    "cordon",
-    "uncordon",
-    "drain",
-    "check",
-    "set_queue",
-    "remove_queue",
-    "activate_policy",
-)
+Deed = Literal[Command, Fact]
+COMMANDS: tuple[Command, ...] = get_args(Command)
 
 
 class Happening(Value, frozen=True, kw_only=True):
