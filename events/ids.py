@@ -10,11 +10,15 @@ UUID_BYTES = 16
 
 def uuid7() -> bytes:
     """Return a new UUIDv7 (RFC 9562, section 5.7): 48 bits of milliseconds since 1970, the rest random."""
-    milliseconds = time.time_ns() // 1_000_000
-    random = bytearray(milliseconds.to_bytes(6, "big") + os.urandom(10))
-    random[6] = 0x70 | random[6] & 0x0F
-    random[8] = 0x80 | random[8] & 0x3F
-    return bytes(random)
+    return uuid7_of(time.time_ns() // 1_000_000, os.urandom(10))
+
+
+def uuid7_of(milliseconds: int, random: bytes) -> bytes:
+    """Return the UUIDv7 of a time, milliseconds since 1970, and 10 bytes, of which 74 bits are kept."""
+    made = bytearray(milliseconds.to_bytes(6, "big") + random)
+    made[6] = 0x70 | made[6] & 0x0F
+    made[8] = 0x80 | made[8] & 0x3F
+    return bytes(made)
 
 
 def made_at_us(uuid: bytes) -> int:

@@ -4,9 +4,11 @@ No part of the core is copied, and none knows that it is simulated: events are e
 decided as a loop decides it. A log written here passes as a real one, and a replay of it gives the same rounds.
 """
 
+from msgspec.structs import replace
+
 from gangline.events import codec, ids
 from gangline.events.control import ClockTicked, LogCreated, TickerTookOver
-from gangline.events.decisions import TermOpened
+from gangline.events.decisions import RoundDecided, TermOpened
 from gangline.events.identity import FORMAT
 from gangline.events.log import CONTROL, DECISIONS, Entry, Log
 from gangline.events.types import Decision, Event, Meta
@@ -36,7 +38,6 @@ class Driver:
         self._views = Views()
         self.events = 0
         """Records of control so far, and so the index of the next one."""
-        self.ticks = 0
         self.rounds = 0
         self.term = 0
         self._commands = 0
@@ -56,12 +57,8 @@ class Driver:
     def command_meta(self, actor: str = ACTOR) -> Meta:
         """Return the meta of a command made now: its id is a UUIDv7 of virtual time, the same in every run."""
         self._commands += 1
-        made = bytearray((self.at_us // 1000).to_bytes(6, "big"))
-        made += ids.derived(self.log_id, self._commands, "command")[6:]
-        made[6] = 0x70 | made[6] & 0x0F
-        made[8] = 0x80 | made[8] & 0x3F
-        event_id = ids.derived(self.log_id, self.events, "event")
-        return Meta(event_id=event_id, command_id=bytes(made), actor=actor, at_us=self.at_us)
+        command_id = ids.uuid7_of(self.at_us // 1000, ids.derived(self.log_id, self._commands, "command")[6:])
+        return replace(self.meta(actor), command_id=command_id)
 
     def append(self, event: Event) -> None:
         """Append a record of control and fold it."""
@@ -96,16 +93,19 @@ class Driver:
 
     def _decide(self) -> tuple[Decision, ...]:
         self.append(ClockTicked(meta=self.meta(), ticker=TICKER))
-        self.ticks += 1
         decided = decide(self.state, self.term, self._views)
         if decided.record is None:
             return ()
         self.rounds += 1
         self.state = decided.state
+        self._write(decided.record)
+        return decided.decisions
+
+    def _write(self, record: RoundDecided | TermOpened) -> None:
+        """Write a record of decisions, behind what it follows from."""
         if self._log is not None:
             self.flush()
-            self._log.append(DECISIONS, [Entry(b"", codec.encode(decided.record))])
-        return decided.decisions
+            self._log.append(DECISIONS, [Entry(b"", codec.encode(record))])
 
     def flush(self) -> None:
         """Write what is appended and not written yet; the last ticks of a log may have no round."""
@@ -130,5 +130,4 @@ class Driver:
             boundary_sha256=None,
             state_sha256=digest(to_bytes(State() if first else self.state)),
         )
-        self.flush()
-        self._log.append(DECISIONS, [Entry(b"", codec.encode(opened))])
+        self._write(opened)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from gangline.events import codec, ids
+from gangline.events import ids
 from gangline.events.control import ClockTicked
 from gangline.events.decisions import (
     GangBound,
@@ -20,7 +20,7 @@ from gangline.events.decisions import (
     RoomReleased,
     RoundDecided,
 )
-from gangline.events.log import DECISIONS, Entry, Log
+from gangline.events.log import Log
 from gangline.events.types import Decision, Event, Meta
 from gangline.scheduler.decide import decide
 from gangline.scheduler.evolve import finish_round
@@ -68,7 +68,6 @@ class ScenarioDriver(Driver):
         """Append the tick of this time; if something is dictated, fold a round of it and return its decisions."""
         self.at_us = at_us
         self.append(ClockTicked(meta=self.meta(), ticker=TICKER))
-        self.ticks += 1
         if dictate is None:
             return ()
         state = self.state
@@ -91,7 +90,5 @@ class ScenarioDriver(Driver):
             more=True,
             decisions=tuple(round_.encoded),
         )
-        if self._log is not None:
-            self.flush()
-            self._log.append(DECISIONS, [Entry(b"", codec.encode(record))])
+        self._write(record)
         return round_.decisions
