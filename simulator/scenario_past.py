@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from gangline.events.control import CordonNode
 from gangline.events.decisions import AttemptStopOrdered, JobRejected, NodeQuarantined, PreemptionOrdered
 from gangline.events.types import Decision, JobSpec, Share
+from gangline.scheduler.reducers.clock import MAX_STEP_US
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules.placement import binding, free_port
 from gangline.scheduler.state import Node, State
@@ -15,10 +16,6 @@ from gangline.simulator.world import ROUND_US
 
 if TYPE_CHECKING:
     from gangline.simulator.scenario_run import ScenarioWorld
-
-STEP_US = 5 * ROUND_US
-"""Core time goes on by at most this a tick."""
-WHOLE_MILLI = 1000
 
 
 class _Planned(NamedTuple):
@@ -57,7 +54,7 @@ class Past:
     def _next_us(self) -> int:
         """Return when the next tick is: at the next thing that happens, in a whole second, but soon."""
         now_us = self._world.timeline.now_us
-        times = [now_us + STEP_US, -ROUND_US]
+        times = [now_us + MAX_STEP_US, -ROUND_US]
         if self._planned:
             times.append(self._planned[0].at_us)
         if self._world.timeline.next_us is not None:
@@ -71,7 +68,7 @@ class Past:
         self._planned = self._planned[len(due) :]
         state = world.driver.state
         is_last = at_us >= -ROUND_US
-        over = state.deadlines_from_us is not None and state.deadlines_from_us <= state.now_us + STEP_US
+        over = state.deadlines_from_us is not None and state.deadlines_from_us <= state.now_us + MAX_STEP_US
         if not (due or is_last or over or state.awaiting_round):
             world.driver.dictate(world.start_us + at_us, None)
             return
