@@ -167,16 +167,19 @@ class Agents:
         self._left(job, run, share.node_id)
 
     def _uploaded(self, job: VirtualJob, run: Run, progress_us: int) -> None:
+        self._upload(job, run.bound.attempt, progress_us, f"agent:{run.bound.shares[0].node_id}")
+
+    def _upload(self, job: VirtualJob, attempt: int, progress_us: int, actor: str) -> None:
         checkpoint = CheckpointRef(
             step=progress_us,
-            uri=f"simulated:///{job.job_id}/attempt-{run.bound.attempt}/step-{progress_us}",
+            uri=f"simulated:///{job.job_id}/attempt-{attempt}/step-{progress_us}",
             manifest_sha256=f"{progress_us:064x}",
         )
         self._driver.append(
             CheckpointUploaded(
-                meta=self._driver.meta(f"agent:{run.bound.shares[0].node_id}"),
+                meta=self._driver.meta(actor),
                 job_id=job.job_id,
-                attempt=run.bound.attempt,
+                attempt=attempt,
                 checkpoint=checkpoint,
                 size_bytes=MIB,
             )

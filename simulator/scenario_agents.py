@@ -1,33 +1,21 @@
 """The agents of a scenario's nodes: besides what all virtual agents do, they do what the scenario says by hand."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
+from types import MappingProxyType
 
-from gangline.events.control import CheckpointUploaded, LaunchFailed
+from gangline.events.control import LaunchFailed
 from gangline.events.decisions import GangBound
-from gangline.events.types import CheckpointRef, RankExit
-from gangline.simulator.agents import MIB, Agents
-from gangline.simulator.driver import Driver
-from gangline.simulator.observer import Observer
+from gangline.events.types import RankExit
+from gangline.simulator.agents import Agents
 from gangline.simulator.run import Next, Run
-from gangline.simulator.timeline import Timeline
 from gangline.simulator.virtual_job import VirtualJob
-from gangline.simulator.work import Failures, VirtualNode
 
 
 class ScenarioAgents(Agents):
     """What runs where. Times are microseconds from the beginning of the simulation."""
 
-    def __init__(
-        self,
-        driver: Driver,
-        timeline: Timeline,
-        nodes: Iterable[VirtualNode],
-        failures: Failures,
-        observers: Sequence[Observer],
-    ) -> None:
-        self.cannot_launch: dict[str, str] = {}
-        """Why nodes can launch nothing."""
-        super().__init__(driver, timeline, nodes, failures, observers)
+    cannot_launch: Mapping[str, str] = MappingProxyType({})
+    """Why nodes can launch nothing."""
 
     def bound(self, job: VirtualJob, decision: GangBound) -> None:
         """Start a gang; a node that can launch nothing says so at once."""
@@ -71,15 +59,7 @@ class ScenarioAgents(Agents):
 
     def uploads(self, job: VirtualJob, attempt: int, progress_us: int) -> None:
         """Let an upload that was begun earlier be done, whatever became of its attempt."""
-        ref = CheckpointRef(
-            step=progress_us,
-            uri=f"simulated:///{job.job_id}/attempt-{attempt}/step-{progress_us}",
-            manifest_sha256=f"{progress_us:064x}",
-        )
-        meta = self._driver.meta("agent:uploader")
-        self._driver.append(
-            CheckpointUploaded(meta=meta, job_id=job.job_id, attempt=attempt, checkpoint=ref, size_bytes=MIB)
-        )
+        self._upload(job, attempt, progress_us, "agent:uploader")
 
     def exit_rank(self, job: VirtualJob, rank: int, code: int) -> None:
         """Let one rank of a running job end; the others stay until they are told to stop."""

@@ -77,14 +77,6 @@ class ScenarioWorld(World):
             at_us = self._next_tick_us()
         self.driver.flush()
 
-    def happen_until(self, at_us: int) -> None:
-        """Let time pass, and what happens by then happen, without deciding anything."""
-        while (happening := self.timeline.take(at_us)) is not None:
-            happens_us, what, about = happening
-            self.driver.at_us = self.start_us + happens_us
-            what(about)
-        self.timeline.now_us = at_us
-
     def command(self, kind: type[Event], **fields: object) -> bytes:
         """Append a command, and return its id."""
         meta = self.driver.command_meta("operator:scenario")
@@ -100,14 +92,11 @@ class ScenarioWorld(World):
         return self.job_of(ids.job_id(self.driver.log_id, command_id))
 
     def react(self, decision: Decision) -> None:
-        """Let agents and users do what follows from a decision."""
-        self._react(decision)
-
-    def _react(self, decision: Decision) -> None:
+        """Let agents and users do what follows from a decision, and nodes be examined."""
         if isinstance(decision, NodeCheckOrdered):
             self._examine(decision)
         else:
-            super()._react(decision)
+            super().react(decision)
 
     def _examine(self, order: NodeCheckOrdered) -> None:
         sick = {one.node.node_id: one.sick for one in self.scenario.nodes}[order.node_id]

@@ -110,18 +110,22 @@ class World:
             after_us = next_us
         return None if after_us is None else max(-(-after_us // ROUND_US) * ROUND_US, now_us + ROUND_US)
 
-    def _tick(self, at_us: int) -> None:
+    def happen_until(self, at_us: int) -> None:
+        """Let time pass, and what happens by then happen, without deciding anything."""
         timeline, driver, start_us = self.timeline, self.driver, self.start_us
         while (happening := timeline.take(at_us)) is not None:
             happens_us, what, about = happening
             driver.at_us = start_us + happens_us
             what(about)
         timeline.now_us = at_us
-        decisions = driver.tick(start_us + at_us)
+
+    def _tick(self, at_us: int) -> None:
+        self.happen_until(at_us)
+        decisions = self.driver.tick(self.start_us + at_us)
         if decisions:
             self._decided_us = at_us
             for decision in decisions:
-                self._react(decision)
+                self.react(decision)
         for observer in self._observers:
             observer.ticked(at_us, decisions)
 
@@ -134,7 +138,8 @@ class World:
         for observer in self._observers:
             observer.submitted(self.timeline.now_us, job)
 
-    def _react(self, decision: Decision) -> None:
+    def react(self, decision: Decision) -> None:
+        """Let agents and users do what follows from a decision."""
         if isinstance(decision, GangBound):
             self.agents.bound(self.by_id[decision.job_id], decision)
         elif isinstance(decision, AttemptStopOrdered):
