@@ -11,9 +11,9 @@ from gangline.cli.scenario_jobs import jobs, nodes
 from gangline.cli.toml_file import TomlFile
 from gangline.cli.values import Bad
 from gangline.simulator.scenario import Scenario
+from gangline.simulator.work import SECOND_US
 
 T = TypeVar("T")
-SECOND_US = 1_000_000
 AFTER_US = 60 * SECOND_US
 """How long a scenario goes on after the last that is said of it, if it does not say."""
 

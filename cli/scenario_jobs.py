@@ -10,9 +10,8 @@ from gangline.cli.spec import KEYS, RESOURCES, build
 from gangline.cli.values import Bad, Reader
 from gangline.events.types import JobSpec, PreemptionReason
 from gangline.simulator.scenario import LONG_US, PastAttempt, ScenarioJob, ScenarioNode
-from gangline.simulator.work import VirtualNode
+from gangline.simulator.work import SECOND_US, VirtualNode
 
-SECOND_US = 1_000_000
 NUMBER = "{}"
 """In the place of a job of a range: its number among them."""
 
@@ -86,16 +85,16 @@ def nodes(value: object) -> tuple[ScenarioNode, ...]:
 
 def jobs(value: object) -> tuple[ScenarioJob, ...]:
     """Read [jobs]. Raises Bad."""
-    found: list[ScenarioJob] = []
+    found: dict[str, ScenarioJob] = {}
     for key, table in values.table_of(lambda one: one)(value):
         for name, number in expanded(key):
+            if name in found:
+                raise Bad(f"there is another job {name}: call it otherwise", key)
             try:
-                found.append(_job(name, number, key, table))
+                found[name] = _job(name, number, key, table)
             except Bad as error:
                 raise Bad(str(error), key, *error.path) from None
-            if any(name == other.name for other in found[:-1]):
-                raise Bad(f"there is another job {name}: call it otherwise", key)
-    return tuple(found)
+    return tuple(found.values())
 
 
 def _job(name: str, number: int, key: str, table: object) -> ScenarioJob:

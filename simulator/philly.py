@@ -10,13 +10,13 @@ from pathlib import Path
 
 from gangline.events.types import Value
 from gangline.simulator.csv_rows import Row, rows
+from gangline.simulator.work import SECOND_US
 
 COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
 ATTRIBUTION = "Philly trace: msr-fiddle/philly-traces (CC BY 4.0), as published with Sia (SOSP'23)"
 EPOCH = datetime(2017, 9, 1)  # noqa: DTZ001 - the trace names no zone
 MAX_DURATION_S = 10 * 366 * 24 * 3600
 MAX_GPUS = 100_000
-_SECOND_US = 1_000_000
 
 
 class PhillyJob(Value, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ def _arrival_s(row: Row) -> int:
 def _duration_us(row: Row) -> int:
     try:
         seconds = Decimal(row.text("duration"))
-        duration_us = int(seconds * _SECOND_US) if seconds.is_finite() and seconds <= MAX_DURATION_S else 0
+        duration_us = int(seconds * SECOND_US) if seconds.is_finite() and seconds <= MAX_DURATION_S else 0
     except InvalidOperation:
         duration_us = 0
     if duration_us <= 0:

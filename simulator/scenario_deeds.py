@@ -29,6 +29,7 @@ from gangline.events.control import (
 from gangline.simulator.run import Run
 from gangline.simulator.scenario import LONG_US, Deed, Happening, ScenarioError
 from gangline.simulator.virtual_job import VirtualJob
+from gangline.simulator.work import SECOND_US
 
 if TYPE_CHECKING:
     from gangline.simulator.scenario_run import ScenarioWorld
@@ -72,7 +73,7 @@ _COMMANDS: Mapping[Deed, _Command] = MappingProxyType(
 def _running(world: "ScenarioWorld", one: Happening) -> tuple[VirtualJob, Run]:
     job = world.named.get(one.job)
     if job is None or job.run is None:
-        at_s = one.at_us // 1_000_000
+        at_s = one.at_us // SECOND_US
         raise ScenarioError((*one.path, "job"), f"{one.job!r} does not run {at_s} s after the beginning")
     return job, job.run
 
