@@ -14,11 +14,11 @@ from gangline.simulator.scenario import ScenarioError
 from gangline.simulator.scenario_check import Complaint, check, expects_something
 from gangline.simulator.scenario_outcome import JobView, Outcome, RoundView
 from gangline.simulator.scenario_run import run
+from gangline.simulator.work import SECOND_US
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-SECOND_US = 1_000_000
 COLOURS = {"running": "green", "succeeded": "green", "failed": "red", "rejected": "red", "stopping": "yellow"}
 WIDTH = 200
 """Columns of a table that goes to a file or a pipe."""
@@ -49,7 +49,7 @@ def _told(file: TomlFile, complaint: Complaint) -> str:
 def run_scenario(path: Path, *, check_only: bool, as_json: bool) -> None:
     """Run a scenario and print it. Raises Unexpected if something came out otherwise than it expects."""
     file, outcome = outcome_of(path)
-    if check_only and not expects_something(outcome):
+    if check_only and not expects_something(outcome.scenario):
         raise UsageError(f"{path}: nothing is expected here that could be checked: write [[expect]]")
     wrong = complaints(file, outcome)
     if as_json:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from gangline.events.decisions import GangBound, PreemptionOrdered, RuntimeWarned
 from gangline.events.types import Value
 from gangline.scheduler.explain import explain
-from gangline.simulator.scenario import Expectation, Path
+from gangline.simulator.scenario import Expectation, Path, Scenario
 from gangline.simulator.scenario_outcome import (
     Outcome,
     Seen,
@@ -13,8 +13,10 @@ from gangline.simulator.scenario_outcome import (
     causes,
     endings,
     of_kind,
-    shown_shares,
+    placement,
+    standing,
 )
+from gangline.simulator.work import SECOND_US
 
 
 class Complaint(Value, frozen=True, kw_only=True):
@@ -32,9 +34,8 @@ def check(outcome: Outcome) -> list[Complaint]:
     return found
 
 
-def expects_something(outcome: Outcome) -> bool:
+def expects_something(scenario: Scenario) -> bool:
     """Whether there is anything to check."""
-    scenario = outcome.scenario
     said = [one.refused for one in scenario.happenings] + [one.rejected for one in scenario.jobs]
     return bool(scenario.expectations) or any(one is not None for one in said)
 
@@ -82,13 +83,10 @@ class _Point:
         job = self.state.jobs.get(self.job_id(name))
         if job is None:
             return self.ends[name][0] if name in self.ends else "not submitted"
-        if job.attempt is None:
-            return "pending"
-        return "stopping" if job.attempt.is_stopping else "running"
+        return standing(job)
 
     def shares(self, name: str) -> tuple[str, ...]:
-        job = self.state.jobs.get(self.job_id(name))
-        return () if job is None or job.attempt is None else shown_shares(job.attempt.bound.shares)
+        return placement(self.state.jobs.get(self.job_id(name)))
 
     def why(self, name: str) -> str:
         if self.job_id(name) not in self.state.jobs:
@@ -142,7 +140,7 @@ def _places(point: _Point, expected: Expectation) -> Found:
         resume = () if job is None or job.attempt is None else job.attempt.bound.resume
         step = resume[0].step if resume else 0
         if step != wanted_step:
-            yield ("resumes", name), f"{name} resumes with {step // 1_000_000} s done, not {wanted_step // 1_000_000} s"
+            yield ("resumes", name), f"{name} resumes with {step // SECOND_US} s done, not {wanted_step // SECOND_US} s"
 
 
 def _victims(point: _Point, expected: Expectation) -> Found:

@@ -5,6 +5,7 @@ Jobs are called by the names that the scenario gives them, also in the texts of 
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 from gangline.events import ids
 from gangline.events.decisions import (
@@ -21,9 +22,10 @@ from gangline.events.decisions import (
 )
 from gangline.events.types import Decision, Share, Value
 from gangline.scheduler.explain import explain
-from gangline.scheduler.state import State
+from gangline.scheduler.state import Job, State
 from gangline.simulator.scenario import Happening, Scenario
 from gangline.simulator.virtual_job import VirtualJob
+from gangline.simulator.work import SECOND_US
 
 _JOB_ID = re.compile(r"job-[a-z2-7]{12}(?:\.\d+)?")
 
@@ -85,9 +87,9 @@ class Outcome:
         """Keep a round."""
         self.rounds.append(Seen(at_us=at_us, state=state, decisions=tuple(decisions)))
 
-    @property
+    @cached_property
     def names(self) -> dict[str, str]:
-        """The names of jobs by their ids."""
+        """The names of jobs by their ids; to be read once the scenario is over, and all have theirs."""
         return {job.job_id: name for name, job in self.named.items() if job.job_id}
 
     def until(self, at_us: int) -> list[Seen]:
@@ -101,21 +103,21 @@ class Outcome:
 
     def views(self) -> Iterator[RoundView]:
         """Return what is shown of every round."""
-        for count in range(1, len(self.rounds) + 1):
-            yield self.view(self.rounds[:count])
+        ends: dict[str, tuple[str, str]] = {}
+        for seen in self.rounds:
+            ends |= endings([seen], self.names)
+            yield self._view(seen, ends)
 
-    def view(self, rounds: Sequence[Seen]) -> RoundView:
-        """Return what is shown of the last of these rounds, which are all up to it."""
-        last = rounds[-1]
+    def _view(self, last: Seen, ends: Mapping[str, tuple[str, str]]) -> RoundView:
+        """Return what is shown of a round; `ends` are those of all rounds up to it."""
         names = self.names
-        ends = endings(rounds, names)
-        views = (self.job_view(last.state, name, ends) for name in self.named)
+        views = (self._job_view(last.state, name, ends) for name in self.named)
         victims = [one for one in last.decisions if isinstance(one, PreemptionOrdered)]
         refused = [
             one.message for one in last.decisions if isinstance(one, CommandRefused | PolicyRefused | JobRejected)
         ]
         return RoundView(
-            at_s=last.at_us // 1_000_000,
+            at_s=last.at_us // SECOND_US,
             jobs=tuple(view for view in views if view is not None),
             victims=tuple(
                 Victim(
@@ -130,7 +132,7 @@ class Outcome:
             refused=tuple(self.told(message) for message in refused),
         )
 
-    def job_view(self, state: State, name: str, ends: Mapping[str, tuple[str, str]]) -> JobView | None:
+    def _job_view(self, state: State, name: str, ends: Mapping[str, tuple[str, str]]) -> JobView | None:
         """Return what is shown of a job; None if it is not submitted yet, or is an array, whose jobs are shown."""
         job_id = self.named[name].job_id
         job = state.jobs.get(job_id)
@@ -139,15 +141,25 @@ class Outcome:
                 return None
             outcome, cause = ends[name]
             return JobView(name=name, state=outcome, attempts=0, placement=(), reason=self.told(cause))
-        attempt = job.attempt
-        what = "pending" if attempt is None else "stopping" if attempt.is_stopping else "running"
         return JobView(
             name=name,
-            state=what,
+            state=standing(job),
             attempts=job.attempts,
-            placement=() if attempt is None else shown_shares(attempt.bound.shares),
+            placement=placement(job),
             reason=self.told(explain(state, job_id)),
         )
+
+
+def standing(job: Job) -> str:
+    """Return what a job that has not ended is: `pending`, `running` or `stopping`."""
+    if job.attempt is None:
+        return "pending"
+    return "stopping" if job.attempt.is_stopping else "running"
+
+
+def placement(job: Job | None) -> tuple[str, ...]:
+    """Return the shares of what runs of a job."""
+    return () if job is None or job.attempt is None else shown_shares(job.attempt.bound.shares)
 
 
 def endings(rounds: Sequence[Seen], names: Mapping[str, str]) -> dict[str, tuple[str, str]]:

@@ -6,7 +6,7 @@ import pytest
 
 from gangline.cli.scenario_file import read_scenario
 from gangline.cli.scenario_output import complaints, outcome_of
-from gangline.simulator.scenario import Scenario
+from gangline.simulator.scenario_check import expects_something
 
 FOLDER = Path(__file__).parent / "scenarios"
 FILES = sorted(FOLDER.rglob("*.toml"))
@@ -23,12 +23,7 @@ def test_it_comes_out_as_expected(path: Path) -> None:
     assert not wrong, "\n" + "\n".join(wrong)
 
 
-def expects(scenario: Scenario) -> bool:
-    answers = [one.refused for one in scenario.happenings] + [job.rejected for job in scenario.jobs]
-    return bool(scenario.expectations) or any(answer is not None for answer in answers)
-
-
 @pytest.mark.parametrize("path", FILES, ids=name)
 def test_it_expects_something_and_is_named_by_a_sentence(path: Path) -> None:
-    assert expects(read_scenario(path)[1])
+    assert expects_something(read_scenario(path)[1])
     assert len(path.stem.split("-")) >= 4, "a sentence says what is so"
