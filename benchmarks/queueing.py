@@ -108,7 +108,8 @@ def _strict(name: str, order: Callable[[Asked], tuple[int, ...]], pool: Pool) ->
 
 
 def _check(name: str, world: World, expected: dict[int, int], whose: str) -> None:
-    found = {job.work.number: (job.first_start_us or -1) // SECOND_US for job in world.jobs}
+    started = ((job.work.number, job.first_start_us) for job in world.jobs)
+    found = {number: at_us // SECOND_US for number, at_us in started if at_us is not None}
     if found != expected:
         row = min(row for row in {*found, *expected} if found.get(row) != expected.get(row))
         raise WrongExperiment(
