@@ -110,16 +110,17 @@ def measured(trace: Trace, name: str, seed: int) -> tuple[Outcome, float]:
     """Return what comes of a rule with a seed, and the seconds that the core took to choose (0 for references)."""
     fleet = fleet_of(trace, seed)
     arriving = arrivals(trace, seed)
-    rules: dict[str, Rule] = {}
-    default = Default(fleet, Policy())
+    rule: Rule
     if name == "random":
-        rules[name] = Random(fleet, seed)
+        rule = Random(fleet, seed)
     elif name == "best_fit":
-        rules[name] = BestFit(fleet)
+        rule = BestFit(fleet)
     elif name == "fgd":
-        rules[name] = Fgd(fleet, trace.tasks)
-    outcome = run(rules.get(name, default), fleet, arriving, trace.capacity_milli)
-    return outcome, default.spent_s
+        rule = Fgd(fleet, trace.tasks)
+    else:
+        rule = Default(fleet, Policy())
+    outcome = run(rule, fleet, arriving, trace.capacity_milli)
+    return outcome, rule.spent_s if isinstance(rule, Default) else 0.0
 
 
 def _unmeasured() -> Iterator[Figure]:

@@ -95,9 +95,10 @@ def busy_world(gpus: int, pending: int) -> TickWorld:
             left = gpus * percent // 100 - world.allocated_milli // 1000
             if left < (GANGS[0] if make else GPUS):
                 break
-            batch = [make(draw.choice(queues), left) if make else world.small(draw.choice(queues))]
-            if make is None:
-                batch += [world.small(draw.choice(queues)) for _ in range(left // GPUS)]
+            if make:
+                batch = [make(draw.choice(queues), left)]
+            else:
+                batch = [world.small(draw.choice(queues)) for _ in range(1 + left // GPUS)]
             world.submit(batch)
             world.settle()
             world.pass_time(HOUR_US // 2)
