@@ -2,7 +2,6 @@
 
 import math
 import os
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -98,16 +97,13 @@ class Place:
     def _configured(self) -> dict[str, str]:
         path = self.home / CONFIG
         try:
-            text = path.read_text()
+            data = path.read_bytes()
         except FileNotFoundError:
             return {}
         except OSError as error:
             raise UsageError(f"{path} cannot be read ({error.strerror}): give this user the right to") from error
-        try:
-            table = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            line, message = toml_lines.syntax_error(text, error)
-            raise UsageError(f"{path}:{line}: this is no TOML: {message}") from error
+        text = toml_lines.decoded(data, str(path))
+        table = toml_lines.parsed(text, str(path))
         for key, value in table.items():
             if key not in KEYS or not isinstance(value, str):
                 line = toml_lines.line_of(text, (key,))

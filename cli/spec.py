@@ -24,7 +24,6 @@ What more it may say is in `gangline.cli.spec_options`.
 """
 
 import difflib
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,11 +58,7 @@ def read_spec(path: Path) -> "Source":
         raise UsageError(f"{path} cannot be read ({error.strerror}): {way_out}") from error
     if len(data) > MAX_SPEC_BYTES:
         raise SpecError(f"{path} has {len(data):,} bytes, a spec has at most {MAX_SPEC_BYTES:,}: name another file")
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise SpecError(f"{path}:{line}: the file is not UTF-8: save it as UTF-8") from error
+    text = toml_lines.decoded(data, str(path), SpecError)
     return Source(text, name=str(path), folder=path.absolute().parent)
 
 
@@ -74,11 +69,7 @@ class Source:
         self._text = text
         self._name = name
         self._folder = folder
-        try:
-            self.table = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            line, message = toml_lines.syntax_error(text, error)
-            raise SpecError(f"{name}:{line}: this is no TOML: {message}") from error
+        self.table = toml_lines.parsed(text, name, SpecError)
 
     def bad(self, path: tuple[str | int, ...], message: str) -> UsageError:
         """Return the error for a key."""

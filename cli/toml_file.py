@@ -1,8 +1,7 @@
 """A TOML file whose mistakes are told by line: read whole, then key by key through readers of `gangline.cli.values`."""
 
-import tomllib
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from gangline.cli import toml_lines
 from gangline.cli.values import Bad, Reader
@@ -28,17 +27,9 @@ class TomlFile:
             raise UsageError(
                 f"{path} has {len(data):,} bytes, {what} has at most {MAX_FILE_BYTES:,}: name another file"
             )
-        try:
-            self.text = data.decode()
-        except UnicodeDecodeError as error:
-            line = data[: error.start].count(b"\n") + 1
-            raise UsageError(f"{path}:{line}: the file is not UTF-8: save it as UTF-8") from error
         self.path = path
-        try:
-            self.table: dict[str, Any] = tomllib.loads(self.text)
-        except tomllib.TOMLDecodeError as error:
-            line, message = toml_lines.syntax_error(self.text, error)
-            raise UsageError(f"{path}:{line}: this is no TOML: {message}") from error
+        self.text = toml_lines.decoded(data, str(path))
+        self.table = toml_lines.parsed(self.text, str(path))
 
     def read(self, reader: Reader[T]) -> T:
         """Return what a reader makes of the whole. Raises UsageError with line and key."""

@@ -1,8 +1,10 @@
-"""On which line of a TOML text a key stands, found with the parser itself: no second grammar to keep right."""
+"""Reads TOML so that mistakes are told by line, found with the parser itself: no second grammar to keep right."""
 
 import re
 import tomllib
 from typing import Any
+
+from gangline.schemas.errors import UsageError
 
 _AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
 _AT_END = " (at end of document)"
@@ -37,7 +39,25 @@ def shown(path: tuple[str | int, ...]) -> str:
     return text.removeprefix(".")
 
 
-def syntax_error(text: str, error: tomllib.TOMLDecodeError) -> tuple[int, str]:
+def decoded(data: bytes, name: str, error_type: type[UsageError] = UsageError) -> str:
+    """Return the text of a file; `name` stands in messages. Raises `error_type` with the line if it is not UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise error_type(f"{name}:{line}: the file is not UTF-8: save it as UTF-8") from error
+
+
+def parsed(text: str, name: str, error_type: type[UsageError] = UsageError) -> dict[str, Any]:
+    """Return the table of a text; `name` stands in messages. Raises `error_type` with the line if it is no TOML."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        line, message = _syntax_error(text, error)
+        raise error_type(f"{name}:{line}: this is no TOML: {message}") from error
+
+
+def _syntax_error(text: str, error: tomllib.TOMLDecodeError) -> tuple[int, str]:
     """Return the line of a syntax error, and what is wrong."""
     message = str(error)
     if found := _AT_LINE.search(message):
