@@ -20,7 +20,7 @@ from typing import Any, get_args
 import msgspec
 
 from gangline.cli import values
-from gangline.cli.values import Bad, Reader
+from gangline.cli.values import Bad, Reader, within
 from gangline.events.policy import RULES, Order, Policy, Queue, Quota
 
 MOST = 2**31 - 1
@@ -40,25 +40,19 @@ def read_policy(value: object) -> Policy:
 
 def policy_of(policy: object, queues: object = None) -> Policy:
     """Return the policy of a table of its numbers and one of its queues; None leaves the queue of a new log."""
-    try:
+    with within("policy"):
         found = _numbers(policy)
-    except Bad as error:
-        raise Bad(str(error), "policy", *error.path) from None
     if queues is None:
         return Policy(**found)
-    try:
+    with within("queues"):
         tree = tuple(queue(path, table) for path, table in values.table_of(lambda one: one)(queues))
-    except Bad as error:
-        raise Bad(str(error), "queues", *error.path) from None
     return Policy(queues=tree, **found)
 
 
 def queue(path: str, table: object) -> Queue:
     """Return one queue. Raises Bad with the path in its table."""
-    try:
+    with within(path):
         found = values.fields(table, {**_QUOTA, "types": values.table_of(_quota)})
-    except Bad as error:
-        raise Bad(str(error), path, *error.path) from None
     types = found.pop("types", ())
     quotas = [Quota(**_named(found))] if found or not types else []
     quotas += [Quota(gpu_type=gpu_type, **_named(quota)) for gpu_type, quota in types]

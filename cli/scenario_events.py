@@ -6,7 +6,7 @@ from typing import Any, get_args
 from gangline.cli import values
 from gangline.cli.policy_file import policy_of, queue
 from gangline.cli.scenario_names import by_name, names
-from gangline.cli.values import Bad, Reader
+from gangline.cli.values import Bad, Reader, within
 from gangline.simulator.scenario import COMMANDS, Deed, Expectation, Happening
 
 _JOB: Mapping[str, Reader[Any]] = {"job": values.text}
@@ -52,20 +52,16 @@ def happenings(value: object) -> tuple[Happening, ...]:
         raise Bad("this is a list: write [[events]] above each")
     found = []
     for place, one in enumerate(value):
-        try:
+        with within(place):
             found.append(_happening(one, ("events", place)))
-        except Bad as error:
-            raise Bad(str(error), place, *error.path) from None
     return tuple(found)
 
 
 def _happening(value: object, path: tuple[str | int, ...]) -> Happening:
     if not isinstance(value, dict) or "do" not in value:
         raise Bad(f"there is no `do`: name one of {', '.join(get_args(Deed))}")
-    try:
+    with within("do"):
         deed: Any = values.one_of(*get_args(Deed))(value["do"])
-    except Bad as error:
-        raise Bad(str(error), "do") from None
     keys, needed = DEEDS[deed]
     answer = {"refused": values.text} if deed in COMMANDS else {}
     read = {**keys, **answer, "at": values.duration_us()}
@@ -118,10 +114,8 @@ def expectations(value: object, until_us: int) -> tuple[Expectation, ...]:
         raise Bad("this is a list: write [[expect]] above each")
     found = []
     for place, one in enumerate(value):
-        try:
+        with within(place):
             fields = values.fields(one, _EXPECT)
-        except Bad as error:
-            raise Bad(str(error), place, *error.path) from None
         at_us = fields.pop("at", until_us)
         if at_us > until_us:
             raise Bad("this is after the end of the scenario: let `until` be later", place, "at")

@@ -9,7 +9,7 @@ from gangline.cli.policy_file import policy_of
 from gangline.cli.scenario_events import expectations, happenings
 from gangline.cli.scenario_jobs import jobs, nodes
 from gangline.cli.toml_file import TomlFile
-from gangline.cli.values import Bad
+from gangline.cli.values import Bad, within
 from gangline.simulator.scenario import Scenario
 from gangline.simulator.work import SECOND_US
 
@@ -59,7 +59,5 @@ def _times(expect: Any) -> Iterator[int]:  # noqa: ANN401 - whatever the parser 
 
 
 def _under(key: str, read: Callable[[Any], T], value: object) -> T:
-    try:
+    with within(key):
         return read(value)
-    except Bad as error:
-        raise Bad(str(error), key, *error.path) from None

@@ -7,7 +7,7 @@ from typing import Any, get_args
 from gangline.cli import units, values
 from gangline.cli.scenario_names import expanded, names, seat
 from gangline.cli.spec import KEYS, RESOURCES, build
-from gangline.cli.values import Bad, Reader
+from gangline.cli.values import Bad, Reader, within
 from gangline.events.types import JobSpec, PreemptionReason
 from gangline.simulator.scenario import LONG_US, PastAttempt, ScenarioJob, ScenarioNode
 from gangline.simulator.work import SECOND_US, VirtualNode
@@ -90,10 +90,8 @@ def jobs(value: object) -> tuple[ScenarioJob, ...]:
         for name, number in expanded(key):
             if name in found:
                 raise Bad(f"there is another job {name}: call it otherwise", key)
-            try:
+            with within(key):
                 found[name] = _job(name, number, key, table)
-            except Bad as error:
-                raise Bad(str(error), key, *error.path) from None
     return tuple(found.values())
 
 
@@ -162,11 +160,9 @@ def _past(timed: Mapping[str, Any], number: int, path: tuple[str | int, ...]) ->
 def _attempt(
     value: object, number: int, path: tuple[str | int, ...], key: tuple[str | int, ...], *, needed: tuple[str, ...]
 ) -> PastAttempt:
-    try:
+    with within(*key):
         found = values.fields(value, _ATTEMPT, needed=needed)
         seats = tuple(seat(text.replace(NUMBER, str(number))) for text in found["on"])
-    except Bad as error:
-        raise Bad(str(error), *key, *error.path) from None
     return PastAttempt(
         seats=seats,
         since_us=-found["since"],

@@ -31,7 +31,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gangline.cli import units, values
-from gangline.cli.values import Bad, Reader
+from gangline.cli.values import Bad, Reader, within
 from gangline.events.types import Elastic, Role
 
 Field = Callable[[Any], dict[str, Any]]
@@ -69,10 +69,8 @@ def _role_gpus(value: object) -> int:
 def _roles(value: object) -> dict[str, Any]:
     roles = []
     for name, table in values.table_of(lambda one: one)(value):
-        try:
+        with within(name):
             found = values.fields(table, _ROLE, needed=("ranks",))
-        except Bad as error:
-            raise Bad(str(error), name, *error.path) from None
         names = {"gpus": "gpu_milli", "cpus": "cpu_milli", "memory": "memory_bytes"}
         roles.append(Role(name=name, **{names.get(key, key): one for key, one in found.items()}))
     return {"roles": tuple(roles)}

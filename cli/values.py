@@ -1,7 +1,8 @@
 """What the values of TOML keys may be: readers that take what the parser gives, and say what would be right."""
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from gangline.cli import units
@@ -14,11 +15,20 @@ MAX_GPUS = 1_000_000
 
 
 class Bad(ValueError):
-    """What is wrong with a value, or with what stands under `key` in it."""
+    """What is wrong with a value, or with what stands at `path` in it."""
 
     def __init__(self, message: str, *path: str | int) -> None:
         super().__init__(message)
         self.path = path
+
+
+@contextmanager
+def within(*path: str | int) -> Iterator[None]:
+    """Let what is found wrong be told of what stands at `path`."""
+    try:
+        yield
+    except Bad as error:
+        raise Bad(str(error), *path, *error.path) from None
 
 
 def kind(value: object) -> str:
@@ -129,11 +139,8 @@ def list_of(read_one: Reader[T], *, least: int = 0) -> Reader[tuple[T, ...]]:
             raise Bad(f"this has {len(values)} entries, but has to have at least {least}")
         found = []
         for place, one in enumerate(values):
-            try:
+            with within(*([place] if isinstance(value, list) else [])):
                 found.append(read_one(one))
-            except Bad as error:
-                at = (place, *error.path) if isinstance(value, list) else error.path
-                raise Bad(str(error), *at) from None
         return tuple(found)
 
     return read
@@ -147,10 +154,8 @@ def table_of(read_one: Reader[T]) -> Reader[tuple[tuple[str, T], ...]]:
             raise Bad(f"this is a table, not {kind(value)}")
         found = []
         for key, one in value.items():
-            try:
+            with within(key):
                 found.append((key, read_one(one)))
-            except Bad as error:
-                raise Bad(str(error), key, *error.path) from None
         return tuple(found)
 
     return read
@@ -178,10 +183,8 @@ def fields(value: object, valid: Mapping[str, Reader[Any]], *, needed: tuple[str
     for key, one in value.items():
         if key not in valid:
             raise Bad(unknown(key, valid), key)
-        try:
+        with within(key):
             found[key] = valid[key](one)
-        except Bad as error:
-            raise Bad(str(error), key, *error.path) from None
     for key in needed:
         if key not in found:
             raise Bad(f"there is no {key}: give it")
