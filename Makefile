@@ -22,7 +22,7 @@ setup: $(VENV)/.ready
 $(VENV)/.ready: pyproject.toml constraints.txt Makefile
 	command -v uv >/dev/null || { $(PYTHON) -m venv $(VENV) && $(BIN)/pip install --quiet --constraint constraints.txt uv; }
 	$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
-	$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --constraints constraints.txt -e '.[server,train,dev]'
+	$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --constraints constraints.txt -e '.[server,train,report,dev]'
 	touch $@
 
 demo: setup

@@ -4,14 +4,16 @@ from collections.abc import Iterable, Sequence
 
 from gangline.events.control import (
     CheckpointUploaded,
+    NodeFaulted,
     NodeLost,
     NodeRecovered,
     NodeRegistered,
     RanksExited,
     RanksStarted,
+    UncordonNode,
 )
 from gangline.events.decisions import AttemptStopOrdered, GangBound, PreemptionOrdered
-from gangline.events.types import CheckpointRef, Gpu, RankExit
+from gangline.events.types import CheckpointRef, Gpu, RankExit, Share
 from gangline.simulator.driver import Driver
 from gangline.simulator.observer import Observer
 from gangline.simulator.run import Next, Run, segments
@@ -20,7 +22,7 @@ from gangline.simulator.virtual_job import VirtualJob
 from gangline.simulator.work import COMPLETIONS, Failures, VirtualNode
 
 MIB = 1 << 20
-SIGTERM = 15
+SIGKILL, SIGTERM = 9, 15
 
 
 class Agents:
@@ -112,15 +114,15 @@ class Agents:
         job.run = run = Run(job.work, decision, self._timeline.now_us, failure)
         job.starts(self._timeline.now_us)
         driver = self._driver
-        for share in decision.shares:
-            if not self.launches(share.node_id):
+        for node_id in run.shares_left:
+            if not self.launches(node_id):
                 continue
             driver.append(
                 RanksStarted(
-                    meta=driver.meta(f"agent:{share.node_id}"),
+                    meta=driver.meta(f"agent:{node_id}"),
                     job_id=decision.job_id,
                     attempt=decision.attempt,
-                    node_id=share.node_id,
+                    node_id=node_id,
                     run_dir="/run",
                 )
             )
@@ -160,11 +162,37 @@ class Agents:
         if failure.node_down_us is not None:
             self.lose_node(share.node_id, failure.node_down_us)
             return
+        self._lose_share(job, run, share, share.first_rank, 1)
+
+    def _lose_share(self, job: VirtualJob, run: Run, share: Share, rank: int, code: int) -> None:
+        """Let a rank die, and those beside it on its node with it."""
+        if share.node_id not in run.shares_left:
+            return
         run.fail(self._timeline.now_us)
         run.shares_left.remove(share.node_id)
-        exits = (RankExit(rank=share.first_rank, exit_code=1),)
-        self._exited(job.job_id, run.bound.attempt, share.node_id, exits)
+        self._exited(job.job_id, run.bound.attempt, share.node_id, (RankExit(rank=rank, exit_code=code),))
         self._left(job, run, share.node_id)
+
+    def kill_rank(self, job: VirtualJob, rank: int) -> None:
+        """Let a rank of a running job be killed, now; nothing happens where it does not run."""
+        run = job.run
+        for share in run.bound.shares if run is not None else ():
+            if run is not None and rank in share.ranks:
+                self._lose_share(job, run, share, rank, -SIGKILL)
+
+    def break_gpu(self, node_id: str, gpu: int, down_us: int) -> None:
+        """Let a GPU fail, and what runs on it; after so long an operator has replaced it."""
+        for job in list(self.running.values()):
+            run = job.run
+            for share in run.bound.shares if run is not None else ():
+                if run is not None and share.node_id == node_id and gpu in share.gpus:
+                    self._lose_share(job, run, share, share.first_rank, 1)
+        meta = self._driver.meta(f"agent:{node_id}")
+        self._driver.append(NodeFaulted(meta=meta, node_id=node_id, gpu=gpu, reason="simulated"))
+        self._timeline.at(self._timeline.now_us + down_us, self._replace_gpu, node_id)
+
+    def _replace_gpu(self, node_id: str) -> None:
+        self._driver.append(UncordonNode(meta=self._driver.command_meta("operator:simulator"), node_id=node_id))
 
     def _uploaded(self, job: VirtualJob, run: Run, progress_us: int) -> None:
         self._upload(job, run.bound.attempt, progress_us, f"agent:{run.bound.shares[0].node_id}")
@@ -187,13 +215,14 @@ class Agents:
 
     def _leave(self, job: VirtualJob, run: Run, code: int) -> None:
         """Report every rank that is left gone, all with one exit code."""
-        left = dict.fromkeys(run.shares_left)
+        exits: dict[str, list[RankExit]] = {node_id: [] for node_id in run.shares_left}
         for share in run.bound.shares:
-            if share.node_id in left:
-                run.shares_left.remove(share.node_id)
-                exits = tuple(RankExit(rank=rank, exit_code=code) for rank in share.ranks)
-                self._exited(job.job_id, run.bound.attempt, share.node_id, exits)
-                self._left(job, run, share.node_id)
+            if share.node_id in exits:
+                exits[share.node_id] += [RankExit(rank=rank, exit_code=code) for rank in share.ranks]
+        for node_id, ended in exits.items():
+            run.shares_left.remove(node_id)
+            self._exited(job.job_id, run.bound.attempt, node_id, tuple(ended))
+            self._left(job, run, node_id)
 
     def _exited(
         self, job_id: str, attempt: int, node_id: str, exits: tuple[RankExit, ...], *, gone: bool = True

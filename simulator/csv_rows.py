@@ -12,6 +12,7 @@ from gangline.schemas.errors import GanglineError, NotFound
 
 MAX_FIELD_CHARACTERS = 4_096
 """No field of a trace is longer; one that is comes from a file that is no trace."""
+MAX_HEADER_CHARACTERS = 65_536
 MAX_SHOWN_CHARACTERS = 60
 
 
@@ -76,6 +77,17 @@ def rows(path: Path, columns: Sequence[str]) -> Generator[Row, None, None]:
         raise BadTrace(f"{path} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise BadTrace(f"{path} is not UTF-8 text (byte {error.start} of a block): is it compressed?") from error
+
+
+def columns(path: Path) -> list[str]:
+    """Return the names in the header of a file. Raises NotFound, BadTrace."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            return [name.strip() for name in next(csv.reader([file.readline(MAX_HEADER_CHARACTERS)]), [])]
+    except FileNotFoundError:
+        raise NotFound(f"there is no file {path}: name the trace's CSV file") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadTrace(f"{path} cannot be read as CSV: {error}") from error
 
 
 def _rows(path: Path, lines: "Iterator[list[str]]", columns: Sequence[str]) -> Iterator[Row]:

@@ -11,6 +11,7 @@ import msgspec
 
 from gangline.simulator.csv_rows import BadTrace, Row, rows
 
+ATTRIBUTION = "openb trace: alibaba/clusterdata, cluster-trace-gpu-v2023 (CC BY 4.0); FGD (USENIX ATC'23)"
 TASK_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec")
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 MIB = 1 << 20

@@ -1,4 +1,4 @@
-"""What is free on which node, and whether a job would fit it as it lies: counted beside the core."""
+"""What is free on which node, and whether a job would fit as it lies: counted beside the core."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ WHOLE_MILLI = 1000
 
 
 class Room:
-    """Free devices of nodes of one size. Nodes that are down have none."""
+    """Free devices. Nodes that are down have none. Whether something fits is known for nodes of one size only."""
 
     def __init__(self, nodes: Iterable[VirtualNode]) -> None:
         self._free = {node.node_id: [WHOLE_MILLI] * node.gpus for node in nodes}
@@ -22,6 +22,8 @@ class Room:
         self._partly: dict[tuple[str, int], int] = {}
         """Devices that are neither whole nor full, with what is free of each."""
         self.up_milli = self.free_milli = sum(sum(free) for free in self._free.values())
+        self.open_milli = self.free_milli
+        """What is free on nodes that are wholly free."""
 
     def take(self, share: Share) -> None:
         """Let a share take its devices."""
@@ -41,6 +43,8 @@ class Room:
         else:
             self._down[node_id] = True
         self._nodes_with[self._whole[node_id]] += sign
+        if self._whole[node_id] == len(free):
+            self.open_milli += sign * WHOLE_MILLI * len(free)
         self.up_milli += sign * WHOLE_MILLI * len(free)
         self.free_milli += sign * sum(free)
 
@@ -72,3 +76,4 @@ class Room:
             self._nodes_with[before] -= 1
             self._nodes_with[after] += 1
             self.free_milli += milli * len(share.gpus)
+            self.open_milli += WHOLE_MILLI * len(free) * ((after == len(free)) - (before == len(free)))

@@ -49,7 +49,8 @@ class Run:
         self.working_us = at_us + (work.restart_us if bound.attempt > 1 else 0)
         """Since when it works on from `saved_us`."""
         self.ordered_us: int | None = None
-        self.shares_left = [share.node_id for share in bound.shares]
+        self.shares_left = list(dict.fromkeys(share.node_id for share in bound.shares))
+        """Nodes where its ranks run."""
         self.generation = 0
         self.pending: Next | None = None
         self.failed_us: int | None = None
