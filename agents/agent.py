@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from gangline.agents.bindings import Binding
+from gangline.agents.check import examine
 from gangline.agents.facts import Facts
 from gangline.agents.follower import Follower
 from gangline.agents.inventory import Inventory
@@ -83,6 +84,8 @@ class Agent:
         )
         self._shares: dict[AttemptKey, LocalShare] = {}
         self._told_registered = False
+        self._checked: int | None = None
+        """The last command to examine the node that was taken up."""
         self._follower = Follower(
             log,
             inventory.node_id,
@@ -142,6 +145,10 @@ class Agent:
         if live is not None:
             self._register(live)
             self._reconcile(live)
+        asked = self._follower.check_index
+        if asked is not None and asked != self._checked:
+            self._checked = asked
+            self._scans.submit(self._check, asked)
         for share in self._shares.values():
             try:
                 share.poll()
@@ -180,6 +187,14 @@ class Agent:
                 self._prune()
             else:
                 self._shares[key].stop(0)  # it has ended for everyone else, so nothing of it may run here
+
+    def _check(self, asked: int) -> None:
+        """Examine the node and report it. One that cannot be sent is asked for again when an agent registers."""
+        found = examine(self._inventory, self._folder)
+        _log.warning("the node was examined: %s", found.report)
+        fact = self._facts.checked(asked, healthy=found.healthy, report=found.report)
+        if not self._outbox.put(self._inventory.node_id, fact):
+            _log.warning("too many facts wait for the log; the report of the check is dropped")
 
     def _prune(self) -> None:
         """Delete the oldest run folders of ended attempts beyond those that are kept."""

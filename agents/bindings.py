@@ -15,6 +15,7 @@ from gangline.events.decisions import (
     AttemptStopOrdered,
     BindingsSnapshot,
     GangBound,
+    NodeCheckOrdered,
     PreemptionOrdered,
     RoundDecided,
     RuntimeWarned,
@@ -36,6 +37,7 @@ _FOLDED = {
     "RuntimeWarned",
     "AttemptEnded",
     "AttemptPreempted",
+    "NodeCheckOrdered",
 }
 
 
@@ -62,6 +64,8 @@ class Bindings(Value, frozen=True, kw_only=True):
     terms: Terms = NO_TERM
     position: Position = START
     live: Mapping[AttemptKey, Binding] = {}
+    check_index: int | None = None
+    """The last command that asked to examine the node."""
 
 
 def fold(bindings: Bindings, record: Record) -> Bindings:
@@ -71,14 +75,22 @@ def fold(bindings: Bindings, record: Record) -> Bindings:
     """
     event = codec.decode(record.value)
     terms = admit(bindings.terms, event) if isinstance(event, TermOpened | RoundDecided) else None
-    live = bindings.live
+    live, check_index = bindings.live, bindings.check_index
     if terms is not None and isinstance(event, RoundDecided):
         for encoded in event.decisions:
             # An unknown header goes through decode, which says that the log is too new.
             if _HEADERS.get(encoded[: codec.HEADER_BYTES]) in _FOLDED or encoded[: codec.HEADER_BYTES] not in _HEADERS:
-                cause = f"{DECISIONS}:{record.index}"
-                live = _apply(live, bindings.node_id, codec.decode(encoded), cause, event.meta.at_us)
-    return Bindings(node_id=bindings.node_id, terms=terms or bindings.terms, position=record.after, live=live)
+                decision = codec.decode(encoded)
+                live = _apply(live, bindings.node_id, decision, f"{DECISIONS}:{record.index}", event.meta.at_us)
+                if isinstance(decision, NodeCheckOrdered) and decision.node_id == bindings.node_id:
+                    check_index = decision.check_index
+    return Bindings(
+        node_id=bindings.node_id,
+        terms=terms or bindings.terms,
+        position=record.after,
+        live=live,
+        check_index=check_index,
+    )
 
 
 def newest_snapshot(folder: Path, log_id: str, node_id: str) -> Bindings:

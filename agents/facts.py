@@ -123,3 +123,13 @@ class Facts:
             checkpoint=checkpoint,
             reason=reason[:MAX_REASON_CHARACTERS],
         )
+
+    def checked(self, check_index: int, *, healthy: bool, report: str) -> control.NodeChecked:
+        """Say what an examination of the node has found."""
+        return control.NodeChecked(
+            meta=self._meta(f"control:{check_index}"),
+            node_id=self._node_id,
+            check_index=check_index,
+            healthy=healthy,
+            report=report[:MAX_REASON_CHARACTERS],
+        )

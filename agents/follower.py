@@ -36,6 +36,8 @@ class Follower:
         on_failure: Callable[[GanglineError], None],
     ) -> None:
         self.live: dict[AttemptKey, Binding] | None = None
+        self.check_index: int | None = None
+        """The last command that asked to examine the node."""
         self._log = log
         self._node_id = node_id
         self._home = home
@@ -104,12 +106,13 @@ class Follower:
                     return
             self._offer(bindings)
         while not self._closing.is_set():
-            before = bindings.live
+            before = bindings
             for record in reader.read(timeout_s=READ_TIMEOUT_S):
                 bindings = self._bindings = fold(bindings, record)
-            if bindings.live is not before:
+            if bindings.live is not before.live or bindings.check_index != before.check_index:
                 self._offer(bindings)
 
     def _offer(self, bindings: Bindings) -> None:
         self.live = dict(bindings.live)
+        self.check_index = bindings.check_index
         self._on_change()

@@ -1,4 +1,4 @@
-"""`gangline job show|logs|wait|cancel`: one job."""
+"""`gangline job show|logs|wait`: one job."""
 
 import time
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ APPEARS_S = 2.0
 """How long a whole job id may take to appear in the tables: that of a job submitted just now is not there yet."""
 
 JOB_ID_CHARACTERS = 16
-"""`job-` and 12 more; what is shorter is the beginning of one."""
+"""`job-` and 12 more, and for a job of an array its number; what is shorter is the beginning of one."""
 
 POLL_S = 0.1
 """How often a waiting command asks the tables."""
@@ -24,11 +24,13 @@ JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Its id, or the 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(no_args_is_help=True, help="Look at one job, wait for it, cancel it.")
+    from gangline.cli import job_commands
+
+    group = typer.Typer(no_args_is_help=True, help="Look at one job, wait for it, hold it, cancel it, run it again.")
     group.command("show")(show)
     group.command("logs")(logs)
     group.command("wait")(wait)
-    group.command("cancel")(cancel)
+    job_commands.register(group)
     app.add_typer(group, name="job")
 
 
@@ -36,7 +38,7 @@ def look_up(place: Place, job: str, after: int | None = None, timeout_s: float =
     """Return a job's row, waiting a little for a job that may have been submitted just now. Raises NotFound."""
     from gangline.projections.queries import find_job
 
-    deadline = time.monotonic() + (APPEARS_S if len(job) == JOB_ID_CHARACTERS and after is None else 0.0)
+    deadline = time.monotonic() + (APPEARS_S if len(job) >= JOB_ID_CHARACTERS and after is None else 0.0)
     while True:
         try:
             with tables(place, after, timeout_s) as connection:
@@ -201,42 +203,3 @@ def wait(
         print(printable(f"{row['job_id']} {row['state']} at {row['ended_index']}: {row['cause']}"))
     if row["state"] != "succeeded":
         raise typer.Exit(1)
-
-
-def cancel(
-    *,
-    job: JobArgument,
-    reason: Annotated[str, typer.Option(help="Kept on the log.")] = "",
-    timeout: Annotated[
-        float, typer.Option("--timeout", help="Seconds to wait for the answer.", callback=seconds)
-    ] = 5.0,
-    json: JsonOption = False,
-    home: HomeOption = None,
-    log: LogOption = None,
-    sql: SqlOption = None,
-) -> None:
-    """Stop a job, now or before it starts.
-
-    Example: gangline job cancel job-k3x7 --reason "wrong learning rate"
-    """
-    from gangline.cli.commands import Commands, new_meta, refuse_if_turned_away
-    from gangline.events.control import CancelJob
-
-    place = Place(home, log=log, sql=sql)
-    job_id = job if len(job) == JOB_ID_CHARACTERS else look_up(place, job)["job_id"]
-    opened = place.open_log()
-    try:
-        commands = Commands(opened, place.home / "snapshots")
-        answered = commands.send(
-            CancelJob(meta=new_meta(), job_id=job_id, reason=reason), key=job_id, timeout_s=timeout
-        )
-        answer = answered.answer
-        if json:
-            place_on_log = {"index": answer.control_index, "decided_index": answered.tick_index}
-            message = getattr(answer, "message", None)
-            print_json({"job_id": job_id, "answer": type(answer).__name__, "message": message, **place_on_log})
-        refuse_if_turned_away(answered)
-        if not json:
-            print(f"{job_id} cancelled at {answer.control_index}: what still runs of it is told to stop")
-    finally:
-        opened.close()

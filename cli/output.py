@@ -6,7 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 BOLD, DIM, RED, GREEN, YELLOW = "1", "2", "31", "32", "33"
-STATE_COLOURS = {"running": GREEN, "succeeded": GREEN, "failed": RED, "stopping": YELLOW, "cancelled": DIM}
+STATE_COLOURS = {
+    **dict.fromkeys(("running", "succeeded", "up", "healthy"), GREEN),
+    **dict.fromkeys(("failed", "lost", "quarantined"), RED),
+    **dict.fromkeys(("stopping", "held", "cordoned", "draining", "drained"), YELLOW),
+    "cancelled": DIM,
+}
 
 
 def print_json(value: object) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -50,6 +50,7 @@ def jobs(
     *,
     state: Annotated[list[str] | None, typer.Option(help="Only jobs in this state; may be repeated.")] = None,
     queue: Annotated[str | None, typer.Option(help="Only jobs of this queue.")] = None,
+    array: Annotated[str | None, typer.Option(help="The jobs of this array, which is one job else.")] = None,
     limit: Annotated[int, typer.Option(help="The newest so many.", min=1)] = 1_000,
     after: AfterOption = None,
     timeout: TimeoutOption = AFTER_WAIT_S,
@@ -63,12 +64,13 @@ def jobs(
     Example: gangline jobs --state running --state pending
     """
     from gangline.cli.units import show_duration, show_gpus, show_time
-    from gangline.projections.queries import STATES, list_jobs
+    from gangline.projections.queries import STATES, find_job, list_jobs
 
     if unknown := [one for one in state or () if one not in STATES]:
         raise UsageError(f"--state: there is no state {unknown[0]!r}: name one of {', '.join(STATES)}")
     with tables(Place(home, log=log, sql=sql), after, timeout) as connection:
-        rows = list_jobs(connection, states=state or (), queue=queue, limit=limit)
+        array_id = None if array is None else find_job(connection, array)["job_id"]
+        rows = list_jobs(connection, states=state or (), queue=queue, array=array_id, limit=limit)
     if json:
         print_json(rows)
         return
@@ -77,16 +79,18 @@ def jobs(
             row["job_id"],
             row["name"],
             row["queue"],
-            row["state"],
+            "held" if row["held"] and row["state"] == "pending" else row["state"],
             show_gpus(row["gpus"], row["gpu_milli"]),
-            row["attempts"],
+            f"{row['array_size']} jobs" if row["array_size"] else row["attempts"],
+            row["preemptions"] + row["moves"] or "",
             show_time(row["submitted_at_us"])[:19],
             show_duration(row["ended_at_us"] - row["submitted_at_us"]) if row["ended_at_us"] else None,
             row["cause"] if row["state"] != "succeeded" else "",
         )
         for row in rows
     ]
-    print_table(("job", "name", "queue", "state", "gpus", "attempts", "submitted", "took", "cause"), shown)
+    columns = ("job", "name", "queue", "state", "gpus", "attempts", "gave way", "submitted", "took", "cause")
+    print_table(columns, shown)
 
 
 def nodes(
@@ -98,7 +102,7 @@ def nodes(
     log: LogOption = None,
     sql: SqlOption = None,
 ) -> None:
-    """List nodes and what of them is in use.
+    """List nodes, what of them is in use, and why nothing starts on one.
 
     Example: gangline nodes --json
     """
@@ -110,10 +114,11 @@ def nodes(
     if json:
         print_json(rows)
         return
-    columns = ("node", "pod", "gpu type", "gpus", "used", "cpus", "memory", "address")
+    columns = ("node", "state", "pod", "gpu type", "gpus", "used", "cpus", "memory", "address", "why")
     shown = [
         (
             row["node_id"],
+            row["state"],
             row["pod"],
             row["gpu_type"],
             row["gpu_count"],
@@ -121,10 +126,27 @@ def nodes(
             f"{row['cpu_milli'] / MILLI:g}",
             show_bytes(row["memory_bytes"]),
             row["address"],
+            _why(row),
         )
         for row in rows
     ]
     print_table(columns, shown)
+
+
+def _why(node: dict[str, Any]) -> str:
+    """Return what is known of a node that is not wholly in use."""
+    said = []
+    if node["lost"]:
+        said.append("its agent is not heard of")
+    if node["quarantined"]:
+        said.append(node["quarantine_reason"])
+    if node["cordoned"] or node["draining"]:
+        said.append(node["cordon_reason"] or ("drained by an operator" if node["draining"] else "by an operator"))
+    if node["broken_gpus"]:
+        said.append(f"GPU {', '.join(str(gpu) for gpu in node['broken_gpus'])} broken")
+    if node["check_index"] is not None and node["healthy"] is None:
+        said.append(f"a check asked for at {node['check_index']} waits for its agent")
+    return "; ".join(said)
 
 
 def queues(

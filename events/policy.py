@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from msgspec.structs import replace
+
 from gangline.events.types import HOUR_US, SECOND_US, Int32, Value
 
 Order = Literal["fair", "submission", "shortest_declared"]
@@ -172,3 +174,17 @@ class Policy(Value, frozen=True, kw_only=True):
     """Tasks of an array."""
     after_max: Int32 = 100
     """Jobs that one may wait for."""
+
+
+def with_queue(policy: Policy, queue: Queue) -> Policy:
+    """Return the policy with this queue, in the place of the one with its path if there is one."""
+    if any(one.path == queue.path for one in policy.queues):
+        queues = tuple(queue if one.path == queue.path else one for one in policy.queues)
+    else:
+        queues = (*policy.queues, queue)
+    return replace(policy, queues=queues)
+
+
+def without_queue(policy: Policy, path: str) -> Policy:
+    """Return the policy without a queue."""
+    return replace(policy, queues=tuple(queue for queue in policy.queues if queue.path != path))

@@ -10,8 +10,10 @@ from sqlalchemy.sql import ColumnElement
 from gangline.events import decisions as decided
 from gangline.events.policy import Policy
 from gangline.events.types import Decision
+from gangline.projections import node_states
+from gangline.projections.commands import accepted, put_in_force
 from gangline.projections.rows import Rows, checkpoint_is, json
-from gangline.projections.tables import answers, attempts, checkpoints, jobs, placements, policies, queues, rooms
+from gangline.projections.tables import answers, attempts, checkpoints, jobs, placements, policies, rooms
 
 _OfAttempt = decided.AttemptStopOrdered | decided.PreemptionOrdered | decided.AttemptPreempted | decided.AttemptEnded
 
@@ -44,6 +46,21 @@ def job_admitted(rows: Rows, decision: decided.JobAdmitted) -> None:
         admitted_at_us=rows.at_us,
     )
     rows.note("admitted", decision.job_id)
+    array = rows.first(select(jobs).where(jobs.c.job_id == decision.job_id, jobs.c.array_size.is_not(None)))
+    if array is not None:
+        common = {
+            **dict(zip(jobs.c.keys(), array, strict=True)),
+            "array_id": array.job_id,
+            "array_size": None,
+            "command_id": None,
+        }
+        rows.add_new(
+            jobs,
+            [
+                {**common, "job_id": f"{array.job_id}.{index}", "array_index": index}
+                for index in range(array.array_size)
+            ],
+        )
 
 
 def policy_activated(rows: Rows, decision: decided.PolicyActivated) -> None:
@@ -53,9 +70,7 @@ def policy_activated(rows: Rows, decision: decided.PolicyActivated) -> None:
     if row is None:
         return
     rows.change(policies, asked, activated_index=rows.index)
-    rows.remove(queues)
-    for queue in msgspec.json.decode(row.policy, type=Policy).queues:
-        rows.add(queues, path=queue.path, policy_index=decision.control_index)
+    put_in_force(rows, msgspec.json.decode(row.policy, type=Policy), decision.control_index)
 
 
 def gang_bound(rows: Rows, decision: decided.GangBound) -> None:
@@ -78,6 +93,9 @@ def gang_bound(rows: Rows, decision: decided.GangBound) -> None:
             placements,
             job_id=decision.job_id,
             attempt=decision.attempt,
+            first_rank=share.first_rank,
+            rank_count=len(share.ranks),
+            role=share.role,
             node_id=share.node_id,
             address=share.address,
             gpus=json(share.gpus),
@@ -85,9 +103,11 @@ def gang_bound(rows: Rows, decision: decided.GangBound) -> None:
             gpu_milli=share.gpu_milli,
             cpu_milli=share.cpu_milli,
             memory_bytes=share.memory_bytes,
-            first_rank=share.first_rank,
         )
     rows.change(jobs, jobs.c.job_id == decision.job_id, state="running", attempts=decision.attempt)
+    if decision.array_index is not None:
+        array_id = decision.job_id.rpartition(".")[0]
+        rows.change(jobs, and_(jobs.c.job_id == array_id, jobs.c.state == "pending"), state="running")
     rows.remove(rooms, rooms.c.job_id == decision.job_id)
     placement = {share.node_id: share.gpus for share in decision.shares}
     rows.note("bound", decision.job_id, decision.attempt, placement=placement, resume_step=resume_step)
@@ -105,9 +125,12 @@ def preemption_ordered(rows: Rows, decision: decided.PreemptionOrdered) -> None:
     """Mark the attempt and its job as stopping, and count it."""
     stop = {"stop_reason": decision.reason, "stop_index": rows.index, "stop_at_us": rows.at_us}
     rows.change(attempts, _attempt(decision), state="stopping", stop_claimant=decision.claimant, **stop)
-    counted = jobs.c.moves if decision.reason == "move" else jobs.c.preemptions
     where = jobs.c.job_id == decision.job_id
-    rows.change(jobs, where, state="stopping", **{counted.name: counted + 1})
+    counted: dict[str, object] = {}
+    if decision.reason not in {"held", "retried"}:
+        column = jobs.c.moves if decision.reason == "move" else jobs.c.preemptions
+        counted = {column.name: column + 1}
+    rows.change(jobs, where, state="stopping", **counted)
     detail: dict[str, Any] = {"reason": decision.reason, "claimant": decision.claimant, "grace_us": decision.grace_us}
     rows.note("preemption ordered", decision.job_id, decision.attempt, None, **detail)
 
@@ -218,6 +241,10 @@ def _attempt(decision: _OfAttempt) -> ColumnElement[bool]:
 WRITES: Mapping[type[Decision], Callable[[Rows, Any], None]] = {
     decided.JobAdmitted: job_admitted,
     decided.PolicyActivated: policy_activated,
+    decided.CommandAccepted: accepted,
+    decided.NodeCheckOrdered: node_states.node_check_ordered,
+    decided.NodeQuarantined: node_states.node_quarantined,
+    decided.NodeReleased: node_states.node_released,
     decided.GangBound: gang_bound,
     decided.AttemptStopOrdered: attempt_stop_ordered,
     decided.PreemptionOrdered: preemption_ordered,

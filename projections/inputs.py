@@ -9,8 +9,9 @@ from sqlalchemy.sql import ColumnElement
 
 from gangline.events import control, ids
 from gangline.events.types import Event
+from gangline.projections import commands, node_states
 from gangline.projections.rows import Rows, checkpoint_is, clean, json
-from gangline.projections.tables import attempts, checkpoints, jobs, nodes, placements, policies
+from gangline.projections.tables import attempts, checkpoints, jobs, placements, policies
 
 
 def submitted(rows: Rows, event: control.SubmitJob) -> None:
@@ -36,6 +37,8 @@ def submitted(rows: Rows, event: control.SubmitJob) -> None:
         failures_in_row=0,
         preemptions=0,
         moves=0,
+        held=int(spec.held),
+        array_size=spec.array,
         submitted_index=rows.index,
         submitted_at_us=rows.at_us,
     )
@@ -55,26 +58,6 @@ def policy_asked(rows: Rows, event: control.ActivatePolicy) -> None:
     rows.add(policies, control_index=rows.index, command_id=command_id, policy=json(event.policy))
 
 
-def node_registered(rows: Rows, event: control.NodeRegistered) -> None:
-    """Replace what is known of the node."""
-    rows.remove(nodes, nodes.c.node_id == clean(event.node_id))
-    rows.add(
-        nodes,
-        node_id=event.node_id,
-        boot_id=event.boot_id,
-        agent_id=event.agent_id,
-        address=event.address,
-        pod=event.pod,
-        gpu_type=event.gpu_type,
-        gpu_count=len(event.gpus),
-        gpus=json(event.gpus),
-        cpu_milli=event.cpu_milli,
-        memory_bytes=event.memory_bytes,
-        registered_index=rows.index,
-        registered_at_us=rows.at_us,
-    )
-
-
 def ranks_started(rows: Rows, event: control.RanksStarted) -> None:
     """Set when and where a share began, once."""
     share = and_(_share(event), placements.c.started_index.is_(None))
@@ -83,19 +66,22 @@ def ranks_started(rows: Rows, event: control.RanksStarted) -> None:
 
 
 def ranks_exited(rows: Rows, event: control.RanksExited) -> None:
-    """Add exit codes, the first of a rank standing; note the share gone."""
-    held = select(placements.c.exits).where(_share(event), placements.c.gone_index.is_(None))
-    row = rows.first(held)
-    if row is None:
-        return
-    before: dict[str, int] = msgspec.json.decode(row.exits or "{}")
-    after = {str(one.rank): one.exit_code for one in event.exits} | before
-    values: dict[str, Any] = {"exits": json(after)}
-    if event.gone:
-        values |= {"gone_index": rows.index, "gone_at_us": rows.at_us}
-    rows.change(placements, _share(event), **values)
-    new = {rank: code for rank, code in after.items() if rank not in before}
-    if new or event.gone:
+    """Add exit codes to the shares whose ranks they are, the first of a rank standing; note the shares gone."""
+    columns = (placements.c.exits, placements.c.first_rank, placements.c.rank_count)
+    held = select(*columns).where(_share(event), placements.c.gone_index.is_(None)).order_by(placements.c.first_rank)
+    shares = rows.all(held)
+    new: dict[str, int] = {}
+    for share in shares:
+        ranks = range(share.first_rank, share.first_rank + share.rank_count)
+        before: dict[str, int] = msgspec.json.decode(share.exits or "{}")
+        after = {str(one.rank): one.exit_code for one in event.exits if one.rank in ranks} | before
+        values: dict[str, Any] = {"exits": json(after)} if after else {}
+        if event.gone:
+            values |= {"gone_index": rows.index, "gone_at_us": rows.at_us}
+        if values:
+            rows.change(placements, and_(_share(event), placements.c.first_rank == share.first_rank), **values)
+        new |= {rank: code for rank, code in after.items() if rank not in before}
+    if new or (shares and event.gone):
         rows.note("exited", event.job_id, event.attempt, event.node_id, exits=new, gone=event.gone)
 
 
@@ -144,11 +130,12 @@ WRITES: Mapping[type[Event], Callable[[Rows, Any], None]] = {
     control.SubmitJob: submitted,
     control.CancelJob: cancel_asked,
     control.ActivatePolicy: policy_asked,
-    control.NodeRegistered: node_registered,
     control.RanksStarted: ranks_started,
     control.RanksExited: ranks_exited,
     control.LaunchFailed: launch_failed,
     control.CheckpointUploaded: checkpoint_uploaded,
     control.CheckpointRejected: checkpoint_rejected,
+    **node_states.INPUTS,
+    **dict.fromkeys(commands.ASKED, commands.command_asked),
 }
 """Every input that leaves rows, by type."""

@@ -1,5 +1,6 @@
 """What readers ask of the tables. Rows are plain dictionaries; text that holds JSON comes decoded."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,7 +8,17 @@ import msgspec
 from sqlalchemy import func, select
 from sqlalchemy.engine import Connection
 
-from gangline.projections.tables import attempts, checkpoints, jobs, nodes, placements, queues, rooms, timeline
+from gangline.projections.tables import (
+    attempts,
+    checkpoints,
+    jobs,
+    nodes,
+    placements,
+    policies,
+    queues,
+    rooms,
+    timeline,
+)
 from gangline.schemas.errors import NotFound, UsageError
 
 ENDED = ("succeeded", "failed", "cancelled")
@@ -23,15 +34,21 @@ _JSON = ("gpu_types", "node_ids", "spec", "gpus_held", "exits", "detail")
 
 
 def list_jobs(
-    connection: Connection, *, states: Sequence[str] = (), queue: str | None = None, limit: int = MAX_ROWS
+    connection: Connection,
+    *,
+    states: Sequence[str] = (),
+    queue: str | None = None,
+    array: str | None = None,
+    limit: int = MAX_ROWS,
 ) -> list[dict[str, Any]]:
-    """Return the newest jobs in the order of their submission."""
+    """Return the newest jobs in the order of their submission: arrays as one each, or the jobs of one array."""
     query = select(*(column for column in jobs.c if column is not jobs.c.spec)).where(jobs.c.state != "submitted")
+    query = query.where(jobs.c.array_id.is_(None) if array is None else jobs.c.array_id == array)
     if states:
         query = query.where(jobs.c.state.in_(states))
     if queue is not None:
         query = query.where(jobs.c.queue == queue)
-    query = query.order_by(jobs.c.submitted_index.desc()).limit(limit)
+    query = query.order_by(jobs.c.submitted_index.desc(), jobs.c.array_index.desc()).limit(limit)
     return [_decoded(row) for row in reversed(connection.execute(query).mappings().all())]
 
 
@@ -41,6 +58,8 @@ def find_job(connection: Connection, job_id: str) -> dict[str, Any]:
     Raises NotFound, UsageError if several begin so.
     """
     query = select(jobs).where(jobs.c.job_id.startswith(job_id, autoescape=True), jobs.c.state != "submitted")
+    if "." not in job_id:
+        query = query.where(jobs.c.array_id.is_(None))
     found = connection.execute(query.order_by(jobs.c.job_id).limit(3)).mappings().all()
     if exact := [row for row in found if row["job_id"] == job_id]:
         found = exact
@@ -86,24 +105,71 @@ def list_rooms(connection: Connection) -> list[dict[str, Any]]:
 
 
 def list_nodes(connection: Connection) -> list[dict[str, Any]]:
-    """Return the nodes with `gpu_milli_used`, what attempts hold of their GPUs."""
+    """Return the nodes in natural order, each with its `state`, and with `gpu_milli_used` of `shares` of attempts."""
     used = (
-        select(placements.c.node_id, func.sum(placements.c.gpu_count * placements.c.gpu_milli).label("used"))
+        select(
+            placements.c.node_id,
+            func.sum(placements.c.gpu_count * placements.c.gpu_milli).label("used"),
+            func.count().label("shares"),
+        )
         .where(placements.c.gone_index.is_(None))
         .group_by(placements.c.node_id)
         .subquery()
     )
-    query = select(nodes, func.coalesce(used.c.used, 0).label("gpu_milli_used"))
-    rows = connection.execute(query.outerjoin_from(nodes, used, nodes.c.node_id == used.c.node_id)).mappings()
-    found = [_decoded(row, also=("gpus",)) | {"gpu_milli_used": int(row["gpu_milli_used"])} for row in rows]
-    return sorted(found, key=lambda row: (len(row["node_id"]), row["node_id"]))
+    counts = (func.coalesce(used.c.used, 0).label("gpu_milli_used"), func.coalesce(used.c.shares, 0).label("shares"))
+    query = select(nodes, *counts).outerjoin_from(nodes, used, nodes.c.node_id == used.c.node_id)
+    found = []
+    for row in connection.execute(query).mappings():
+        node = _decoded(row, also=("gpus", "broken_gpus"))
+        node |= {"gpu_milli_used": int(row["gpu_milli_used"]), "shares": int(row["shares"])}
+        found.append(node | {"state": _state_of(node)})
+    return sorted(found, key=lambda row: _natural(row["node_id"]))
+
+
+def _state_of(node: Mapping[str, Any]) -> str:
+    """Return why nothing starts on a node, the weightiest reason first; `up` where there is none."""
+    if node["lost"]:
+        return "lost"
+    if node["quarantined"]:
+        return "quarantined"
+    if node["draining"]:
+        return "draining" if node["shares"] else "drained"
+    return "cordoned" if node["cordoned"] else "up"
+
+
+def _natural(name: str) -> tuple[tuple[str | int, ...], str]:
+    """Return a sort key by which node-2 comes before node-10."""
+    parts = re.split("([0-9]+)", name)
+    return tuple(int(part) if place % 2 else part for place, part in enumerate(parts)), name
+
+
+def jobs_on(connection: Connection, node_id: str) -> list[dict[str, Any]]:
+    """Return the id and state of the jobs of which something is on a node."""
+    here = select(placements.c.job_id).where(placements.c.node_id == node_id, placements.c.gone_index.is_(None))
+    query = select(jobs.c.job_id, jobs.c.state).where(jobs.c.job_id.in_(here)).order_by(jobs.c.submitted_index)
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def succeeded(connection: Connection, job_ids: Sequence[str]) -> list[str]:
+    """Return which of these jobs have succeeded."""
+    query = select(jobs.c.job_id).where(jobs.c.job_id.in_(job_ids), jobs.c.state == "succeeded")
+    return list(connection.execute(query.order_by(jobs.c.job_id)).scalars())
+
+
+def policy_in_force(connection: Connection) -> dict[str, Any] | None:
+    """Return the policy that is decided by, as it was stored, with its indexes; None before there is one."""
+    query = select(policies).where(policies.c.activated_index.is_not(None))
+    latest = query.order_by(policies.c.activated_index.desc(), policies.c.control_index.desc()).limit(1)
+    row = connection.execute(latest).mappings().first()
+    return None if row is None else dict(row)
 
 
 def list_queues(connection: Connection) -> list[dict[str, Any]]:
     """Return the queues with the number of their jobs that wait and run, and the GPUs of those that run."""
     counted = select(jobs.c.queue, jobs.c.state, func.count(), func.sum(jobs.c.gpus * jobs.c.gpu_milli))
     counts: dict[str, dict[str, int]] = {}
-    for queue, state, count, milli in connection.execute(counted.group_by(jobs.c.queue, jobs.c.state)):
+    counted = counted.where(jobs.c.array_size.is_(None)).group_by(jobs.c.queue, jobs.c.state)
+    for queue, state, count, milli in connection.execute(counted):
         row = counts.setdefault(queue, {"pending": 0, "running": 0, "gpu_milli_used": 0})
         if state == "pending":
             row["pending"] += count

@@ -1,6 +1,6 @@
 """Writes rows in the dialect of either database, and knows which record of the log they come from."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -51,6 +51,14 @@ class Rows:
     def first(self, query: Select[Any]) -> Row[Any] | None:
         """Return the first row of a query."""
         return self._connection.execute(query).first()
+
+    def all(self, query: Select[Any]) -> Sequence[Row[Any]]:
+        """Return the rows of a query."""
+        return self._connection.execute(query).all()
+
+    def add_new(self, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
+        """Insert rows whose keys are not there."""
+        self._connection.execute(insert(table), [_clean(dict(row)) for row in rows])
 
     def known(self, table: Table, *where: ColumnElement[bool]) -> bool:
         """Say whether there is such a row."""

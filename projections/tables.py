@@ -6,7 +6,7 @@ clock of whoever wrote that record, in microseconds since 1970. JSON is text in 
 
 from sqlalchemy import BigInteger, Column, Index, MetaData, Table, Text
 
-TABLES_VERSION = 2
+TABLES_VERSION = 3
 """Raised with every change of a table; tables of another version are rebuilt (`gangline projector --rebuild`)."""
 
 metadata = MetaData()
@@ -46,6 +46,10 @@ jobs = Table(
     _number("failures_in_row"),
     _number("preemptions"),
     _number("moves"),
+    _number("held"),
+    _text("array_id"),
+    _number("array_index"),
+    _number("array_size"),
     _text("cause"),
     _number("submitted_index"),
     _number("submitted_at_us"),
@@ -54,10 +58,15 @@ jobs = Table(
     _number("ended_index"),
     _number("ended_at_us"),
 )
-"""One row a job: state is submitted (no answer yet), pending, running, stopping, succeeded, failed or cancelled."""
+"""One row a job: state is submitted (no answer yet), pending, running, stopping, succeeded, failed or cancelled.
+
+`held` is 1 while its user keeps it from starting. An array has a row, with `array_size`, and so has each of its jobs,
+with `array_id`.
+"""
 
 Index("jobs_by_submission", jobs.c.submitted_index)
 Index("jobs_by_command", jobs.c.command_id)
+Index("jobs_by_array", jobs.c.array_id)
 
 attempts = Table(
     "attempts",
@@ -104,14 +113,16 @@ placements = Table(
     metadata,
     _key("job_id"),
     _key("attempt", number=True),
-    _key("node_id"),
+    _key("first_rank", number=True),
+    _text("node_id"),
+    _text("role"),
+    _number("rank_count"),
     _text("address"),
     _text("gpus"),
     _number("gpu_count"),
     _number("gpu_milli"),
     _number("cpu_milli"),
     _number("memory_bytes"),
-    _number("first_rank"),
     _number("started_index"),
     _number("started_at_us"),
     _text("run_dir"),
@@ -139,8 +150,24 @@ nodes = Table(
     _number("memory_bytes"),
     _number("registered_index"),
     _number("registered_at_us"),
+    _number("lost"),
+    _number("cordoned"),
+    _number("draining"),
+    _text("cordon_reason"),
+    _number("quarantined"),
+    _number("quarantined_until_us"),
+    _text("quarantine_reason"),
+    _text("broken_gpus"),
+    _number("check_index"),
+    _number("healthy"),
+    _text("report"),
+    _number("checked_at_us"),
 )
-"""One row a node, as it registered last."""
+"""One row a node, as it registered last, and why nothing starts there if nothing does (1 for yes, 0 for no).
+
+`check_index` is the command that asked last to examine it; `healthy` is null until its agent has reported.
+`quarantined_until_us` is core time, null for until an operator says so.
+"""
 
 checkpoints = Table(
     "checkpoints",
@@ -178,6 +205,23 @@ answers = Table(
 
 Index("answers_by_command", answers.c.command_id)
 
+commands = Table(
+    "commands",
+    metadata,
+    _key("control_index", number=True),
+    _text("command_id"),
+    _text("actor"),
+    _text("kind"),
+    _text("subject"),
+    _text("reason"),
+    _text("detail"),
+    _number("at_us"),
+    _number("accepted_index"),
+)
+"""One row a command about a node, a job or a queue (`subject`); `accepted_index` is null for one that was refused."""
+
+Index("commands_by_subject", commands.c.subject)
+
 policies = Table(
     "policies",
     metadata,
@@ -186,9 +230,12 @@ policies = Table(
     _text("policy"),
     _number("activated_index"),
 )
-"""One row a policy that somebody asked for; the one with the highest `activated_index` is in force."""
+"""One row a policy that was asked for, as a whole or by a command about a queue.
 
-queues = Table("queues", metadata, _key("path"), _number("policy_index"))
+In force is the one with the highest `activated_index`, and of those the one with the highest `control_index`.
+"""
+
+queues = Table("queues", metadata, _key("path"), _text("quotas"), _number("policy_index"))
 """One row a queue of the policy in force."""
 
 timeline = Table(
@@ -223,5 +270,5 @@ positions = Table(
 )
 """One row, written with the rows that it covers: what has been read, and the terms there."""
 
-PROJECTED = (jobs, attempts, rooms, placements, nodes, checkpoints, answers, policies, queues, timeline)
+PROJECTED = (jobs, attempts, rooms, placements, nodes, checkpoints, answers, commands, policies, queues, timeline)
 """What follows from the log, and so what a digest covers."""

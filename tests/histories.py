@@ -135,14 +135,14 @@ class Script:
             RanksStarted(meta=self.meta(), job_id=job_id, attempt=attempt, node_id=node_id, run_dir=run_dir)
         )
 
-    def exits(self, job_id: str, code: int, attempt: int = 1, node_id: str = "node-0") -> int:
+    def exits(self, job_id: str, code: int, attempt: int = 1, node_id: str = "node-0", rank: int = 0) -> int:
         return self.append(
             RanksExited(
                 meta=self.meta(),
                 job_id=job_id,
                 attempt=attempt,
                 node_id=node_id,
-                exits=(RankExit(rank=0, exit_code=code),),
+                exits=(RankExit(rank=rank, exit_code=code),),
                 gone=True,
             )
         )

@@ -7,11 +7,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from gangline.events import control
-from gangline.events.policy import Policy
+from gangline.events.policy import Policy, with_queue, without_queue
 from gangline.events.types import Event
 from gangline.scheduler.arrays import members
 from gangline.scheduler.journal import put_job, put_node, put_policy_changed
-from gangline.scheduler.queue_edits import with_queue, without_queue
 from gangline.scheduler.reducers.faults import MAX_REASON_CHARACTERS, mended
 from gangline.scheduler.reducers.storage import follow_all
 from gangline.scheduler.state import State

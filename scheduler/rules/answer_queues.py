@@ -2,9 +2,8 @@
 
 from gangline.events import control
 from gangline.events.decisions import PolicyActivated, PolicyRefused
-from gangline.events.policy import Policy
+from gangline.events.policy import Policy, with_queue, without_queue
 from gangline.events.types import Decision
-from gangline.scheduler.queue_edits import with_queue, without_queue
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules.policy_checks import check_policy
 from gangline.scheduler.rules.refusals import Asked, listed, shown

@@ -10,8 +10,15 @@ from pathlib import Path
 import pytest
 
 from gangline.events import bundle, codec, objects
-from gangline.events.control import LaunchFailed, NodeRegistered, RanksExited, RanksStarted
-from gangline.events.decisions import AttemptPreempted, BindingsSnapshot, GangBound, LiveAttempt, PreemptionOrdered
+from gangline.events.control import LaunchFailed, NodeChecked, NodeRegistered, RanksExited, RanksStarted
+from gangline.events.decisions import (
+    AttemptPreempted,
+    BindingsSnapshot,
+    GangBound,
+    LiveAttempt,
+    NodeCheckOrdered,
+    PreemptionOrdered,
+)
 from gangline.events.log import DECISIONS
 from gangline.events.types import Code
 from tests.agents.node import META, NODE, Node, alive, ended, gang, share, stop, wait_for
@@ -347,3 +354,18 @@ def test_signals_that_the_agent_ignores_are_not_ignored_in_ranks(node: Node) -> 
     assert node.wait_gone(bound) == {0: 0}
     assert "default_int_handler" in (output := node.wait_output(bound, "\n"))
     assert "set()" in output
+
+
+def test_an_agent_examines_its_node_when_asked_and_each_time_it_is_asked(node: Node) -> None:
+    node.start_agent()
+    for asked in (7, 8):
+        node.decide(
+            NodeCheckOrdered(node_id="another", check_index=99), NodeCheckOrdered(node_id=NODE, check_index=asked)
+        )
+        wait_for(lambda: [one.check_index for one in node.facts(NodeChecked)][-1:] == [asked], "report of a check")  # noqa: B023 - called at once
+        found = node.facts(NodeChecked)[-1]
+        assert found.healthy
+        assert "GiB of disk free" in found.report
+        assert "4 declared slots" in found.report
+        assert found.meta.cause == f"control:{asked}"
+    assert len(node.facts(NodeChecked)) == 2

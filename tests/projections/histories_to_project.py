@@ -1,11 +1,26 @@
 """A history that leaves rows in every table."""
 
+from msgspec.structs import replace
+
 from gangline.events.control import (
     ActivatePolicy,
     CancelJob,
+    CheckNode,
     CheckpointRejected,
     CheckpointUploaded,
+    CordonNode,
+    DrainNode,
+    HoldJob,
     LaunchFailed,
+    NodeChecked,
+    NodeFaulted,
+    NodeLost,
+    ReleaseJob,
+    RemoveQueue,
+    ReprioritiseJob,
+    RetryJob,
+    SetQueue,
+    UncordonNode,
 )
 from gangline.events.decisions import (
     AnswerRepeated,
@@ -15,10 +30,16 @@ from gangline.events.decisions import (
     CancelAccepted,
     CheckpointCommitted,
     CheckpointRefused,
+    CommandAccepted,
+    CommandRefused,
     InputQuarantined,
+    JobAdmitted,
     JobEnded,
     JobRejected,
     JobRequeued,
+    NodeCheckOrdered,
+    NodeQuarantined,
+    NodeReleased,
     NodesReserved,
     PolicyActivated,
     PreemptionOrdered,
@@ -27,8 +48,8 @@ from gangline.events.decisions import (
     RoomReleased,
 )
 from gangline.events.log import Log
-from gangline.events.policy import Policy, Queue
-from gangline.events.types import CheckpointRef
+from gangline.events.policy import Policy, Queue, Quota
+from gangline.events.types import CheckpointRef, Event
 from tests.histories import Script, gang_bound
 
 
@@ -56,8 +77,8 @@ def eventful(log: Log) -> Script:
     )
     script.exits(job, -9, node_id="node-0")
     script.decides(AttemptStopOrdered(job_id=job, attempt=1, reason="rank_failed", grace_us=30_000_000))
-    script.exits(job, 1, node_id="node-1")
-    script.exits(job, 0, node_id="node-1")
+    script.exits(job, 1, node_id="node-1", rank=1)
+    script.exits(job, 0, node_id="node-1", rank=1)
     script.opens()
     script.decides(
         AttemptEnded(job_id=job, attempt=1, outcome="failed", cause="rank 0 was killed by signal 9"),
@@ -74,6 +95,8 @@ def eventful(log: Log) -> Script:
     preempted(script)
     cancelled(script)
     turned_away(script)
+    array(script)
+    operated(script)
     return script
 
 
@@ -113,6 +136,67 @@ def cancelled(script: Script) -> None:
         AttemptEnded(job_id=job, attempt=1, outcome="cancelled", cause="enough"),
         JobEnded(job_id=job, outcome="cancelled", cause="enough", attempts=1),
     )
+
+
+def array(script: Script) -> None:
+    """Let an array of two jobs run, one of them after the other has ended."""
+    command_id = script.command_id()
+    job_id, index = script.submits(command_id, array=2, array_parallel=1, name="sweep")
+    script.decides(JobAdmitted(command_id=command_id, control_index=index, job_id=job_id))
+    for number in range(2):
+        task = f"{job_id}.{number}"
+        script.decides(replace(gang_bound(task), array_index=number))
+        script.runs(task)
+        script.exits(task, 0)
+        script.decides(
+            AttemptEnded(job_id=task, attempt=1, outcome="succeeded", cause="every rank exited with 0"),
+            JobEnded(job_id=task, outcome="succeeded", cause="every rank exited with 0", attempts=1),
+        )
+    script.decides(JobEnded(job_id=job_id, outcome="succeeded", cause="all of them succeeded", attempts=0))
+
+
+def operated(script: Script) -> None:
+    """Let operators and a user act on nodes, a job and queues."""
+    job = script.admits()
+    for command in (
+        SetQueue(meta=script.meta(script.command_id()), queue=Queue(path="new", quotas=(Quota(weight=2),))),
+        RemoveQueue(meta=script.meta(script.command_id()), path="b"),
+        CordonNode(meta=script.meta(script.command_id()), node_id="node-0", reason="loud"),
+        DrainNode(meta=script.meta(script.command_id()), node_id="node-1", reason="to be mended"),
+        UncordonNode(meta=script.meta(script.command_id()), node_id="node-0"),
+        CordonNode(meta=script.meta(script.command_id()), node_id="node-0"),
+        HoldJob(meta=script.meta(script.command_id()), job_id=job, reason="wait"),
+        ReleaseJob(meta=script.meta(script.command_id()), job_id=job),
+        HoldJob(meta=script.meta(script.command_id()), job_id=job),
+        RetryJob(meta=script.meta(script.command_id()), job_id=job),
+        ReprioritiseJob(meta=script.meta(script.command_id()), job_id=job, priority=7),
+    ):
+        accepts(script, command)
+    refused = CordonNode(meta=script.meta(script.command_id()), node_id="nowhere")
+    index = script.append(refused)
+    script.decides(
+        CommandRefused(command_id=refused.meta.command_id or b"", control_index=index, message="there is none")
+    )
+    check = CheckNode(meta=script.meta(script.command_id()), node_id="node-0")
+    index = accepts(script, check)
+    script.append(NodeFaulted(meta=script.meta(), node_id="node-0", gpu=1, reason="Xid 79"))
+    script.decides(NodeCheckOrdered(node_id="node-0", check_index=index))
+    for healthy in (False, True):
+        script.append(
+            NodeChecked(
+                meta=script.meta(), node_id="node-0", check_index=index, healthy=healthy, report="the disk is full"
+            )
+        )
+    script.decides(NodeQuarantined(node_id="node-0", until_us=None, reason="the disk is full"))
+    script.append(NodeLost(meta=script.meta(), node_id="node-1", boot_id="boot"))
+    script.append(NodeLost(meta=script.meta(), node_id="node-0", boot_id="an earlier boot"))
+    script.decides(NodeQuarantined(node_id="node-1", until_us=9, reason="it was lost"), NodeReleased(node_id="node-1"))
+
+
+def accepts(script: Script, command: Event) -> int:
+    index = script.append(command)
+    script.decides(CommandAccepted(command_id=command.meta.command_id or b"", control_index=index))
+    return index
 
 
 def turned_away(script: Script) -> None:

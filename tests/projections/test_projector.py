@@ -1,6 +1,7 @@
 """The tables follow from the log alone: incrementally, anew, after a kill, in either database."""
 
 import contextlib
+import json
 import sqlite3
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from gangline.projections import projector as module
 from gangline.projections.database import DatabaseUnavailable, open_database, snapshot
 from gangline.projections.digest import digest
 from gangline.projections.projector import Projector
+from gangline.projections.queries import find_job, list_jobs, list_nodes, policy_in_force
 from gangline.projections.tables import PROJECTED, TABLES_VERSION, jobs, metadata, positions
 from gangline.schemas.errors import Refused
 from tests.histories import Script
@@ -100,7 +102,41 @@ def test_the_queues_are_those_of_the_policy_in_force(tmp_path: Path) -> None:
     log = MemoryLog()
     eventful(log)
     engine = projected(log, database(tmp_path))
-    assert [row["path"] for row in rows(engine, metadata.tables["queues"])] == ["a/c", "b"]
+    assert [row["path"] for row in rows(engine, metadata.tables["queues"])] == ["a/c", "new"]
+    with engine.connect() as connection:
+        policy = policy_in_force(connection)
+        assert policy is not None
+        assert [queue["path"] for queue in json.loads(policy["policy"])["queues"]] == ["a/c", "new"]
+
+
+def test_an_array_is_one_row_of_the_list_and_its_jobs_are_rows_of_their_own(tmp_path: Path) -> None:
+    log = MemoryLog()
+    eventful(log)
+    with projected(log, database(tmp_path)).connect() as connection:
+        (array,) = [row for row in list_jobs(connection) if row["name"] == "sweep"]
+        assert (array["state"], array["array_size"]) == ("succeeded", 2)
+        tasks = list_jobs(connection, array=array["job_id"])
+        assert [(row["job_id"], row["state"]) for row in tasks] == [
+            (f"{array['job_id']}.0", "succeeded"),
+            (f"{array['job_id']}.1", "succeeded"),
+        ]
+        assert find_job(connection, array["job_id"][:10])["job_id"] == array["job_id"]
+
+
+def test_what_operators_did_to_nodes_and_jobs_is_seen_and_what_was_refused_changed_nothing(tmp_path: Path) -> None:
+    log = MemoryLog()
+    eventful(log)
+    engine = projected(log, database(tmp_path))
+    with engine.connect() as connection:
+        first, second = list_nodes(connection)
+        assert (first["state"], second["state"]) == ("quarantined", "lost")
+        assert (first["cordoned"], first["healthy"], first["report"]) == (1, 0, "the disk is full")
+        assert first["broken_gpus"] == [1]
+        assert (second["draining"], second["cordon_reason"], second["quarantined"]) == (1, "to be mended", 0)
+        (changed,) = [row for row in list_jobs(connection) if row["priority"] == 7]
+        assert changed["held"] == 1
+    asked = rows(engine, metadata.tables["commands"])
+    assert [row["subject"] for row in asked if row["accepted_index"] is None] == ["nowhere"]
 
 
 def test_an_exit_code_that_came_first_stands(tmp_path: Path) -> None:
@@ -108,7 +144,7 @@ def test_an_exit_code_that_came_first_stands(tmp_path: Path) -> None:
     eventful(log)
     engine = projected(log, database(tmp_path))
     shares = [row for row in rows(engine, metadata.tables["placements"]) if row["attempt"] == 1]
-    assert '{"0":1}' in [row["exits"] for row in shares]
+    assert '{"1":1}' in [row["exits"] for row in shares]
 
 
 def test_following_round_by_round_and_computing_anew_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
