@@ -96,10 +96,16 @@ def _show_job(row: dict[str, Any], waits: str | None) -> None:
     fields = {
         "job": row["job_id"],
         "name": row["name"],
-        "state": row["state"],
+        "state": "held" if row["held"] and row["state"] == "pending" else row["state"],
         "cause": row["cause"] or None,
         "why": waits,
         "queue": row["queue"],
+        "priority": row["priority"] or None,
+        "array": row["array_id"]
+        or (row["array_size"] and f"{row['array_size']} jobs: gangline jobs --array {row['job_id']}"),
+        "gave way": f"{row['preemptions']} times, and was moved {row['moves']} times"
+        if row["preemptions"] or row["moves"]
+        else None,
         "gpus": show_gpus(row["gpus"], row["gpu_milli"]),
         "nodes": row["nodes"],
         "gpu types": ", ".join(row["gpu_types"]) or None,

@@ -85,7 +85,7 @@ def jobs(
             row["preemptions"] + row["moves"] or "",
             show_time(row["submitted_at_us"])[:19],
             show_duration(row["ended_at_us"] - row["submitted_at_us"]) if row["ended_at_us"] else None,
-            row["cause"] if row["state"] != "succeeded" else "",
+            "" if row["state"] in {"running", "succeeded"} else row["cause"],
         )
         for row in rows
     ]

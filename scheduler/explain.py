@@ -34,6 +34,8 @@ def _running(job: Job, attempt: Attempt) -> str:
 
 
 def _pending(state: State, job: Job) -> str:
+    if job.held:
+        return f"it is held by its user: `gangline job release {job.job_id}` lets it start"
     views = Views()
     views.sync(state)
     ahead = 0

@@ -36,8 +36,9 @@ def remove_queue(round_: Round, policy: Policy, asked: Asked, command: control.R
         return asked.refused(f"there is no queue '{shown(command.path)}': the queues are {listed(paths)}")
     below = [path for path in paths if path.startswith(f"{command.path}/")]
     if below:
+        first = "it" if len(below) == 1 else "those"
         return asked.refused(
-            f"queue '{command.path}' has {len(below)} queues below it ({listed(below)}): remove those first"
+            f"queue '{command.path}' has {len(below)} below it ({listed(below)}): remove {first} first"
         )
     after = without_queue(latest, command.path)
     fault = _removed_with_jobs(round_.state, after) or check_policy(after)

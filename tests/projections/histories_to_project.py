@@ -95,6 +95,12 @@ def eventful(log: Log) -> Script:
     preempted(script)
     cancelled(script)
     turned_away(script)
+    return script
+
+
+def everything(log: Log) -> Script:
+    """Write that, an array, and what operators do."""
+    script = eventful(log)
     array(script)
     operated(script)
     return script

@@ -20,7 +20,7 @@ from gangline.projections.queries import find_job, list_jobs, list_nodes, policy
 from gangline.projections.tables import PROJECTED, TABLES_VERSION, jobs, metadata, positions
 from gangline.schemas.errors import Refused
 from tests.histories import Script
-from tests.projections.histories_to_project import eventful
+from tests.projections.histories_to_project import everything
 
 
 def database(folder: Path, name: str = "tables") -> Engine:
@@ -40,14 +40,14 @@ def projected(log: MemoryLog, engine: Engine) -> Engine:
 
 def test_every_table_has_rows_of_an_eventful_history(tmp_path: Path) -> None:
     log = MemoryLog()
-    eventful(log)
+    everything(log)
     engine = projected(log, database(tmp_path))
     assert [table.name for table in PROJECTED if not rows(engine, table)] == []
 
 
 def test_a_job_s_life_is_told_in_order(tmp_path: Path) -> None:
     log = MemoryLog()
-    eventful(log)
+    everything(log)
     engine = projected(log, database(tmp_path))
     first = min(rows(engine, jobs), key=lambda row: int(str(row["submitted_index"])))
     told = [row["kind"] for row in rows(engine, metadata.tables["timeline"]) if row["job_id"] == first["job_id"]]
@@ -76,7 +76,7 @@ def test_a_job_s_life_is_told_in_order(tmp_path: Path) -> None:
 
 def test_giving_way_is_counted_told_and_no_failure(tmp_path: Path) -> None:
     log = MemoryLog()
-    eventful(log)
+    everything(log)
     engine = projected(log, database(tmp_path))
     victim = next(row for row in rows(engine, jobs) if row["preemptions"])
     assert (victim["state"], victim["preemptions"], victim["moves"], victim["failures_in_row"]) == ("pending", 1, 0, 0)
@@ -91,7 +91,7 @@ def test_giving_way_is_counted_told_and_no_failure(tmp_path: Path) -> None:
 
 def test_a_rejected_submission_is_an_answer_and_no_job(tmp_path: Path) -> None:
     log = MemoryLog()
-    eventful(log)
+    everything(log)
     engine = projected(log, database(tmp_path))
     kinds = [row["kind"] for row in rows(engine, metadata.tables["answers"])]
     assert kinds.count("JobRejected") == 1
@@ -100,7 +100,7 @@ def test_a_rejected_submission_is_an_answer_and_no_job(tmp_path: Path) -> None:
 
 def test_the_queues_are_those_of_the_policy_in_force(tmp_path: Path) -> None:
     log = MemoryLog()
-    eventful(log)
+    everything(log)
     engine = projected(log, database(tmp_path))
     assert [row["path"] for row in rows(engine, metadata.tables["queues"])] == ["a/c", "new"]
     with engine.connect() as connection:
@@ -111,7 +111,7 @@ def test_the_queues_are_those_of_the_policy_in_force(tmp_path: Path) -> None:
 
 def test_an_array_is_one_row_of_the_list_and_its_jobs_are_rows_of_their_own(tmp_path: Path) -> None:
     log = MemoryLog()
-    eventful(log)
+    everything(log)
     with projected(log, database(tmp_path)).connect() as connection:
         (array,) = [row for row in list_jobs(connection) if row["name"] == "sweep"]
         assert (array["state"], array["array_size"]) == ("succeeded", 2)
@@ -125,7 +125,7 @@ def test_an_array_is_one_row_of_the_list_and_its_jobs_are_rows_of_their_own(tmp_
 
 def test_what_operators_did_to_nodes_and_jobs_is_seen_and_what_was_refused_changed_nothing(tmp_path: Path) -> None:
     log = MemoryLog()
-    eventful(log)
+    everything(log)
     engine = projected(log, database(tmp_path))
     with engine.connect() as connection:
         first, second = list_nodes(connection)
@@ -141,7 +141,7 @@ def test_what_operators_did_to_nodes_and_jobs_is_seen_and_what_was_refused_chang
 
 def test_an_exit_code_that_came_first_stands(tmp_path: Path) -> None:
     log = MemoryLog()
-    eventful(log)
+    everything(log)
     engine = projected(log, database(tmp_path))
     shares = [row for row in rows(engine, metadata.tables["placements"]) if row["attempt"] == 1]
     assert '{"1":1}' in [row["exits"] for row in shares]
@@ -149,7 +149,7 @@ def test_an_exit_code_that_came_first_stands(tmp_path: Path) -> None:
 
 def test_following_round_by_round_and_computing_anew_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = MemoryLog()
-    eventful(log)
+    everything(log)
     anew = digest(projected(log, database(tmp_path, "anew")))
     monkeypatch.setattr(module, "BATCH_SEGMENTS", 1)
     engine = database(tmp_path, "followed")
@@ -175,7 +175,7 @@ def test_a_digest_at_an_index_is_the_same_whatever_comes_later(tmp_path: Path) -
 
 def test_rebuilding_gives_the_same_tables(tmp_path: Path) -> None:
     log = MemoryLog()
-    eventful(log)
+    everything(log)
     engine = projected(log, database(tmp_path))
     before = digest(engine)
     with engine.begin() as connection:
@@ -187,7 +187,7 @@ def test_rebuilding_gives_the_same_tables(tmp_path: Path) -> None:
 
 def test_postgresql_and_sqlite_hold_the_same(tmp_path: Path, postgres_url: str) -> None:
     log = MemoryLog()
-    eventful(log)
+    everything(log)
     engine = open_database(postgres_url)
     Projector(log, engine, rebuild=True).catch_up()
     assert digest(engine) == digest(projected(log, database(tmp_path)))
@@ -207,7 +207,7 @@ def test_a_second_projector_of_the_same_tables_is_told(tmp_path: Path) -> None:
 
 def test_a_log_that_ends_before_the_tables_halts(tmp_path: Path) -> None:
     log = MemoryLog()
-    eventful(log)
+    everything(log)
     engine = projected(log, database(tmp_path))
     log._records["control", 0] = log._records["control", 0][:3]
     with pytest.raises(LogCut):
@@ -217,7 +217,7 @@ def test_a_log_that_ends_before_the_tables_halts(tmp_path: Path) -> None:
 def test_another_log_halts(tmp_path: Path) -> None:
     log, other = MemoryLog(), MemoryLog()
     Script(log).starts()
-    eventful(other)
+    everything(other)
     engine = projected(log, database(tmp_path))
     with pytest.raises(LogReplaced, match="computed from log"):
         Projector(other, engine)
@@ -244,7 +244,7 @@ def test_readers_of_a_new_file_changed_its_journal_and_locked_each_other_out(tmp
 
 def test_a_failed_transaction_is_tried_again_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = MemoryLog()
-    eventful(log)
+    everything(log)
     expected = digest(projected(log, database(tmp_path, "expected")))
     engine = database(tmp_path)
     projector = Projector(log, engine)

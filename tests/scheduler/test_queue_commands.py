@@ -92,7 +92,7 @@ def test_a_queue_with_jobs_or_queues_in_it_is_not_removed() -> None:
     world.tick()
     for path, text in (
         ("org/a", f"while a job ({job_id}) that has not ended is in it"),
-        ("org", "has 2 queues below it (org/a, org/b)"),
+        ("org", "has 2 below it (org/a, org/b): remove those first"),
         ("nowhere", "there is no queue 'nowhere': the queues are default, org, org/a, org/b"),
     ):
         world.command(RemoveQueue, path=path)
