@@ -56,7 +56,7 @@ class Up:
         listed = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         for pid in listed:
             # One that is about to end, or has not become its part yet, is none.
-            with contextlib.suppress(FileNotFoundError, IndexError):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError, IndexError):
                 words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
                 found[words[2]] = int(pid)
         return found
