@@ -21,8 +21,8 @@ class Shape(NamedTuple):
 
     @property
     def milli(self) -> int:
-        """Thousandths of GPUs in all, roles apart."""
-        return self.gpus * self.gpu_milli
+        """Thousandths of GPUs in all, those of roles included."""
+        return self.gpus * self.gpu_milli + sum(role.ranks * role.gpu_milli for role in self.roles)
 
     def may_use(self, fleet: Fleet, row: int) -> bool:
         """Whether a part of it could lie on this node, as far as GPUs go; a wrong yes costs a search only."""

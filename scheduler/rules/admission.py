@@ -1,11 +1,16 @@
 """Whether a spec holds together, and could start some day; a refusal names the value, the limit and the way out."""
 
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
 from gangline.events.policy import Policy
 from gangline.events.types import WHOLE_MILLI, JobSpec
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules.admission_options import check_options
 from gangline.scheduler.rules.dependencies import check_after
-from gangline.scheduler.rules.refusals import Refusal, listed, refuse
+from gangline.scheduler.rules.refusals import Refusal, listed, refuse, shown
+from gangline.scheduler.state import Node
 
 MAX_NAME_CHARACTERS = 128
 MAX_RETRIES = 1_000
@@ -106,6 +111,41 @@ def _check_cluster(round_: Round, spec: JobSpec) -> Refusal | None:
             f"ask for at most {most}",
         )
     largest = max(allowed, key=lambda node: (len(node.gpus), node.cpu_milli, node.memory_bytes))
+    return (
+        _check_topology(round_, spec, allowed)
+        or _check_with_roles(round_, spec)
+        or _too_large(spec, largest, len(allowed))
+    )
+
+
+def _check_topology(round_: Round, spec: JobSpec, allowed: Sequence[Node]) -> Refusal | None:
+    """Refuse a topology in which the gang could never be, if it could be without."""
+    if spec.topology_required == "none" or not round_.could_ever_start(replace(spec, topology_required="none")):
+        return None
+    within: dict[tuple[str, str], int] = {}
+    for node in allowed:
+        key = (node.node_id if spec.topology_required == "node" else node.pod, node.gpu_type)
+        within[key] = within.get(key, 0) + len(node.gpus)
+    most = max(gpus for _, gpus in sorted(within.items()))
+    of = "node" if spec.topology_required == "node" else "pod"
+    return refuse(
+        "topology.required",
+        of,
+        f"no {of} holds the gang: the largest has {most} GPUs of one type, and it asks for {spec.gpus}",
+        "ask for less, prefer the topology instead of requiring it, or leave it out",
+    )
+
+
+def _check_with_roles(round_: Round, spec: JobSpec) -> Refusal | None:
+    """Refuse roles that never find room beside the GPUs' ranks, if these would by themselves."""
+    if not spec.roles or not round_.could_ever_start(replace(spec, roles=())):
+        return None
+    asked = ", ".join(f"{role.ranks} x {shown(role.name)}" for role in spec.roles)
+    limit = "the nodes hold the GPUs' ranks, and not these beside them"
+    return refuse("roles", asked, limit, "ask for fewer ranks of roles, or for less CPU, memory or GPU for each")
+
+
+def _too_large(spec: JobSpec, largest: Node, nodes: int) -> Refusal:
     return refuse(
         "gpus",
         f"{spec.gpus}"
@@ -113,7 +153,7 @@ def _check_cluster(round_: Round, spec: JobSpec) -> Refusal | None:
         + (f" with {spec.cpu_milli}m CPU" if spec.cpu_milli else "")
         + (f" with {spec.memory_bytes:,} bytes of memory" if spec.memory_bytes else "")
         + (" a rank" if spec.cpu_milli or spec.memory_bytes else ""),
-        f"the {len(allowed)} nodes have at most {len(largest.gpus)} GPUs, {largest.cpu_milli}m CPU and "
+        f"the {nodes} nodes have at most {len(largest.gpus)} GPUs, {largest.cpu_milli}m CPU and "
         f"{largest.memory_bytes:,} bytes each",
         "ask for less a rank, fewer GPUs, or another number of nodes",
     )

@@ -14,7 +14,7 @@ from gangline.scheduler.line import Line
 from gangline.scheduler.placement import place
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules.attempts import grace_us
-from gangline.scheduler.shapes import Shape
+from gangline.scheduler.shapes import Shape, shape_of
 from gangline.scheduler.state import Job, Node, State
 from gangline.scheduler.views import Views
 from gangline.scheduler.views.pending import GroupKey
@@ -90,7 +90,7 @@ def allowed_nodes(state: State, policy: Policy, views: Views, job: Job) -> tuple
     """Return whether quota bars a job altogether, and else on which nodes it may be placed (None: all)."""
     spec = job.spec
     mask: Flags | None = None
-    milli = spec.gpus * spec.gpu_milli
+    milli = shape_of(spec).milli
     if quota_is_on(policy) and milli:
         types = spec.gpu_types or views.uses.tree.types
         free = [

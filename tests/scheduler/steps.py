@@ -23,7 +23,7 @@ from gangline.events.control import (
     UncordonNode,
 )
 from gangline.events.policy import Policy, Queue, Quota
-from gangline.events.types import AttemptRef, Event, JobSpec
+from gangline.events.types import AttemptRef, Event, JobSpec, Role
 from gangline.scheduler.state import Attempt, Job, State
 from tests.scheduler.world import SECOND_US, World
 
@@ -81,6 +81,8 @@ def submit(world: World, pick: Pick) -> None:
             (11, 1000, None),
         ],
     )
+    actors = Role(name="actor", ranks=1 + pick(4), cpu_milli=500, gpu_milli=any_of(pick, [0, 0, 400, 1000]))
+    roles = (actors,) if pick(5) == 0 else ()
     world.submit(
         gpus=gpus,
         gpu_milli=gpu_milli,
@@ -96,7 +98,8 @@ def submit(world: World, pick: Pick) -> None:
         array=any_of(pick, [None] * 6 + [2, 3]),
         after=any_of(pick, [(), (), (), (earlier(world, pick),)]),
         data_bytes=any_of(pick, [0, 0, 2 << 40]),
-        interactive=gpus == 1 and pick(3) == 0,
+        interactive=gpus == 1 and not roles and pick(3) == 0,
+        roles=roles,
     )
 
 

@@ -15,7 +15,8 @@ def cluster() -> World:
     """Two H100 nodes of 8 and one of 4, and an A100 node of 8; 8 cores and 64 GiB a GPU."""
     world = World(Policy(queues=(Queue(path="default"), Queue(path="org"), Queue(path="org/vision"))))
     for node_id, gpus, gpu_type in (("n-1", 8, "H100"), ("n-2", 8, "H100"), ("n-3", 4, "H100"), ("n-4", 8, "A100")):
-        world.node(node_id, gpus, gpu_type=gpu_type, cpu_milli=gpus * 8_000, memory_bytes=gpus * 64 * GIB)
+        pod = "pod-1" if node_id == "n-3" else "pod-0"
+        world.node(node_id, gpus, gpu_type=gpu_type, pod=pod, cpu_milli=gpus * 8_000, memory_bytes=gpus * 64 * GIB)
     world.tick()
     return world
 
@@ -115,6 +116,24 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "elastic",
         "given",
         "keeps its size",
+    ),
+    "a node for more GPUs than any has": (
+        {"gpus": 16, "topology_required": "node"},
+        "topology.required",
+        "node",
+        "the largest has 8 GPUs of one type, and it asks for 16",
+    ),
+    "a pod for more GPUs of one type than any has": (
+        {"gpus": 20, "topology_required": "pod"},
+        "topology.required",
+        "pod",
+        "the largest has 16 GPUs of one type, and it asks for 20",
+    ),
+    "actors for which there is never room beside the learners": (
+        {"gpus": 8, "cpu_milli": 8_000, "roles": (Role(name="actor", ranks=21, cpu_milli=8_000),)},
+        "roles",
+        "21 x actor",
+        "not these beside them",
     ),
     "an array of nothing": ({"array": 0}, "array", "0", "1 to 10000"),
     "an array beyond the policy's bound": ({"array": 10_001}, "array", "10001", "1 to 10000"),

@@ -37,7 +37,7 @@ def check_nodes(world: World) -> None:
     for node in world.state.nodes.values():
         held = held_here(world, node)
         shares = [attempt.bound.shares[index] for _, attempt, index in held]
-        assert node.held == tuple(job_id for job_id, _, _ in held)
+        assert node.held == tuple(dict.fromkeys(job_id for job_id, _, _ in held))
         shares += [one.share for one in node.stale]
         for gpu, free in zip(node.gpus, node.free_milli, strict=True):
             used = sum(share.gpu_milli for share in shares if gpu in share.gpus)
@@ -58,11 +58,14 @@ def check_jobs(world: World) -> None:
             continue
         bound = job.attempt.bound
         assert bound.attempt == job.attempts
-        assert [rank for share in bound.shares for rank in share.ranks] == list(range(job.spec.gpus)), "not whole"
-        assert len({share.node_id for share in bound.shares}) == len(bound.shares) == len(job.attempt.status)
-        assert bound.world_size == job.spec.gpus
+        world_size = job.spec.gpus + sum(role.ranks for role in job.spec.roles)
+        assert [rank for share in bound.shares for rank in share.ranks] == list(range(world_size)), "not whole"
+        own = [share for share in bound.shares if not share.role]
+        assert len({share.node_id for share in own}) == len(own)
+        assert len(bound.shares) == len(job.attempt.status)
+        assert bound.world_size == world_size
         if job.spec.nodes is not None:
-            assert len(bound.shares) == job.spec.nodes
+            assert len(own) == job.spec.nodes
     assert set(state.pending) <= set(state.jobs)
     assert set(state.deadlines) <= {job_id for job_id, job in state.jobs.items() if job.attempt is not None}
     if state.deadlines:
