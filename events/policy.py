@@ -82,8 +82,8 @@ class Policy(Value, frozen=True, kw_only=True):
     """Expected remaining time from which a multi-node gang is of the next level."""
     worth_refresh_arrivals: Int32 = 256
     """Admitted jobs between two computations of what holes are worth."""
-    worth_kept_ppm: Int32 = 1_000_000
-    """Part of the sizes seen that is kept at each."""
+    worth_kept_ppm: Int32 = 990_000
+    """Part of the sums over arrivals that is kept at each: a job counts for half after some 18,000 others."""
     reservations_max: Int32 = 4
     """Gangs that have nodes reserved at a time."""
     reservation_interval_us: int = 600 * SECOND_US

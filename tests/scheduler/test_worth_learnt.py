@@ -52,7 +52,7 @@ def test_many_jobs_of_one_round_are_learnt_from_once() -> None:
 
 
 def test_cpu_and_memory_are_counted_for_every_rank() -> None:
-    arrivals = Arrivals()
+    arrivals = Arrivals(Policy(worth_kept_ppm=1_000_000))
     arrivals.world.node("n-2", gpus=4, cpu_milli=64_000, memory_bytes=256 * GIB)
     arrivals.come(1, gpus=4, cpu_milli=10_000, memory_bytes=GIB)
     seen = arrivals.world.state.seen
