@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gangline.events.decisions import NodesReserved, RoomHeld
 from gangline.scheduler.state import Job, Node, State
 
-What = Literal["job", "node", "room", "reserved", "policy", "round"]
+What = Literal["job", "node", "room", "reserved", "policy", "worth", "round"]
 
 Link = tuple[Any, ...]
 """`(what, id, the link before it or None)`; a plain tuple, for those free long lists without recursion."""
@@ -82,6 +82,11 @@ def drop_reserved(state: State, job_id: str) -> State:
 def put_policy_changed(state: State) -> State:
     """Note that the policy, and with it the tree of queues, is another one."""
     return replace(state, changed=("policy", "", state.changed))
+
+
+def put_worth_changed(state: State) -> State:
+    """Note that holes are worth something else."""
+    return replace(state, changed=("worth", "", state.changed))
 
 
 def cut(tick_event_id: bytes) -> Link:

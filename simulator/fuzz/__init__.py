@@ -1,0 +1,1 @@
+"""Randomised worlds: clusters, queues, jobs, faults and commands drawn from a seed, checked after every round."""

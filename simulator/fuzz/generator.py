@@ -1,0 +1,66 @@
+"""From a seed to a case: a small cluster, a tree of queues, a policy with short times, and what befalls them."""
+
+from gangline.simulator.fuzz.dice import Dice
+from gangline.simulator.fuzz.generated_faults import faults
+from gangline.simulator.fuzz.generated_jobs import Jobs
+from gangline.simulator.fuzz.generated_policies import policy, queues
+from gangline.simulator.fuzz.plan import AnyStep, Machine, Noise, Plan
+
+LONGEST_S = 90
+"""Of the part of a case in which things are submitted and break."""
+
+
+def generate(seed: int) -> Plan:
+    """Return the case of a seed."""
+    dice = Dice(seed)
+    fleet = machines(dice)
+    types = tuple(sorted({machine.gpu_type for machine in fleet}))
+    total = sum(len(machine.gpus) for machine in fleet)
+    tree = queues(dice, types, total)
+    first = policy(dice, tree)
+    ends_s = dice.between(20, LONGEST_S)
+    steps: list[AnyStep] = Jobs(dice, fleet, tree, ends_s).steps()
+    steps += faults(dice, fleet, tree, ends_s)
+    steps.sort(key=lambda step: step.at_s)
+    return Plan(seed=seed, policy=first, machines=fleet, steps=tuple(steps), noise=noise(dice, seed), ends_s=ends_s)
+
+
+def machines(dice: Dice) -> tuple[Machine, ...]:
+    """Return one to seven nodes of one or two types in one to three pods."""
+    count = dice.pick([1, 2, 2, 3, 3, 4, 4, 5, 7])
+    types = dice.pick([("A",), ("A",), ("A", "B")])
+    pods = dice.between(1, 3)
+    size = dice.pick([1, 2, 2, 4, 4])
+    found = []
+    for number in range(count):
+        gpus = size if dice.percent(75) else dice.pick([0, 1, 2, 4])
+        indexes = tuple(range(gpus)) if dice.percent(90) else tuple(1 + 2 * index for index in range(gpus))
+        found.append(
+            Machine(
+                node_id=f"node-{number if dice.percent(90) else number + 10}",
+                pod=f"pod-{dice.below(pods)}",
+                gpu_type=dice.pick(types),
+                gpus=indexes,
+                cpu_milli=dice.pick([4_000, 8_000, 16_000]),
+                memory_bytes=dice.pick([4_000, 8_000, 16_000]),
+                joins_s=0 if dice.percent(85) else dice.between(1, 30),
+            )
+        )
+    unique = {machine.node_id: machine for machine in found}
+    return tuple(unique.values())
+
+
+def noise(dice: Dice, seed: int) -> Noise:
+    """Return what befalls messages: nothing in a third of all cases."""
+    gap_most_s = dice.pick([1, 1, 2, 5])
+    if dice.percent(33):
+        return Noise(seed=seed, gap_most_s=gap_most_s)
+    return Noise(
+        seed=seed,
+        delayed_percent=dice.pick([0, 5, 30]),
+        delay_most_s=dice.pick([2, 10]),
+        repeated_percent=dice.pick([0, 5, 30]),
+        repeat_most_s=dice.pick([0, 5, 30]),
+        lag_most_s=dice.pick([0, 0, 2, 6]),
+        gap_most_s=gap_most_s,
+    )

@@ -1,0 +1,52 @@
+"""What the ledger keeps of shares, jobs and nodes."""
+
+from gangline.events import control, decisions
+from gangline.events.types import JobSpec, Share
+
+
+class Held:
+    """A share of a binding that is not reported gone."""
+
+    __slots__ = ("attempt", "job_id", "port", "share", "since_us")
+
+    def __init__(self, bound: decisions.GangBound, share: Share, since_us: int) -> None:
+        self.job_id = bound.job_id
+        self.attempt = bound.attempt
+        self.share = share
+        self.port = bound.master_port if share is bound.shares[0] else None
+        self.since_us = since_us
+
+
+class JobRecord:
+    """A job that was admitted."""
+
+    def __init__(self, spec: JobSpec, index: int, at_us: int) -> None:
+        self.spec = spec
+        self.submitted = index
+        self.admitted_us = at_us
+        self.priority = spec.priority
+        self.attempts = 0
+        self.live: decisions.GangBound | None = None
+        self.bound_us = 0
+        self.preempted: decisions.PreemptionOrdered | None = None
+        self.stop: decisions.AttemptStopOrdered | None = None
+        self.ended: decisions.JobEnded | None = None
+        self.held = spec.held
+        self.waits_since_us = at_us
+
+
+class NodeRecord:
+    """What is known of a node."""
+
+    def __init__(self, event: control.NodeRegistered) -> None:
+        self.has = event
+        self.cordoned = False
+        self.draining = False
+        self.quarantined = False
+        self.lost = False
+        self.broken: set[int] = set()
+
+
+def milli_of(share: Share) -> int:
+    """Return the thousandths of GPUs that a share holds."""
+    return len(share.gpus) * share.gpu_milli

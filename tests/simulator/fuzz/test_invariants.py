@@ -1,0 +1,59 @@
+"""The invariants bite: each break of the core, made on purpose, is found within a few worlds."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from gangline.events.decisions import GangBound
+from gangline.events.types import Share
+from gangline.scheduler import usage
+from gangline.scheduler.reducers import commands, gangs, jobs
+from gangline.scheduler.round import Round
+from gangline.scheduler.rules import placement
+from gangline.scheduler.state import Job, Node
+from gangline.simulator.fuzz.generator import generate
+from gangline.simulator.fuzz.scene import Violation
+from gangline.simulator.fuzz.world import run
+
+WORLDS = 60
+"""Within which a break has to show."""
+
+Patch = tuple[object, str, object]
+
+
+def _takes_nothing(node: Node, _share: Share, _job_id: str) -> Node:
+    return node
+
+
+def _forgets_job_only(node: Node, _share: Share, job_id: str) -> Node:
+    return replace(node, held=tuple(held for held in node.held if held != job_id))
+
+
+def _without_last(bind: Callable[[Round, Job, tuple[Share, ...], int], GangBound]) -> object:
+    def binding(round_: Round, job: Job, shares: tuple[Share, ...], port: int) -> GangBound:
+        bound = bind(round_, job, shares, port)
+        return replace(bound, shares=bound.shares[:-1] or bound.shares)
+
+    return binding
+
+
+BREAKS: dict[str, tuple[Sequence[Patch], str]] = {
+    "bindings take nothing": ([(jobs, "take", _takes_nothing)], "no_device"),
+    "gone ranks free nothing": ([(gangs, "give_back", _forgets_job_only)], "the_core_counts"),
+    "blocked nodes are used": ([(Node, "is_blocked", property(lambda _self: False))], "nothing_starts"),
+    "one port for all": ([(placement, "free_port", lambda *_: 20_000)], "ports_are_unique"),
+    "a rank is left out": ([(placement, "binding", _without_last(placement.binding))], "every_gang_is_whole"),
+    "usage never decays": ([(usage, "factor_of", lambda *_: 1 << usage.FACTOR_BITS)], "usage_adds_up"),
+    "repeats are answered anew": ([(commands, "Answered", None)], "the_core_raises"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BREAKS)
+def test_it_is_found_that(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    patches, invariant = BREAKS[name]
+    for owner, attribute, broken in patches:
+        monkeypatch.setattr(owner, attribute, broken)
+    with pytest.raises(Violation, match=f"^{invariant}"):
+        all(run(generate(seed)) for seed in range(WORLDS))
