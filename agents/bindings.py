@@ -135,18 +135,14 @@ def _apply(
                 **live,
                 AttemptKey(decision.job_id, decision.attempt): Binding(gang=decision, shares=shares, cause=cause),
             }
-        case AttemptStopOrdered() | PreemptionOrdered():
+        case AttemptStopOrdered() | PreemptionOrdered() | RuntimeWarned():
             key = AttemptKey(decision.job_id, decision.attempt)
             before = live.get(key)
             if before is None:
                 return live
+            if isinstance(decision, RuntimeWarned):
+                return {**live, key: replace(before, ends_at_us=at_us + decision.left_us)}
             return {**live, key: replace(before, stop=decision)}
-        case RuntimeWarned():
-            key = AttemptKey(decision.job_id, decision.attempt)
-            before = live.get(key)
-            if before is None:
-                return live
-            return {**live, key: replace(before, ends_at_us=at_us + decision.left_us)}
         case AttemptEnded() | AttemptPreempted():
             ended = AttemptKey(decision.job_id, decision.attempt)
             return {key: binding for key, binding in live.items() if key != ended} if ended in live else live

@@ -5,7 +5,6 @@ A notebook that waits for its user takes a few thousandths of a core, a job at w
 
 import logging
 import time
-from collections.abc import Callable
 
 import psutil
 
@@ -40,20 +39,11 @@ class Sample(Value, frozen=True, kw_only=True):
 class IdleWatch:
     """Reports that an attempt has done nothing for its time-out, once for each time-out. Belongs to one thread."""
 
-    def __init__(
-        self,
-        key: AttemptKey,
-        plan: Plan,
-        facts: Facts,
-        outbox: Outbox,
-        *,
-        look: Callable[[int, Plan, int], Sample] | None = None,
-    ) -> None:
+    def __init__(self, key: AttemptKey, plan: Plan, facts: Facts, outbox: Outbox) -> None:
         self._key = key
         self._plan = plan
         self._facts = facts
         self._outbox = outbox
-        self._look = look or look_at
         self._timeout_s = (plan.idle_timeout_us or 0) / MILLION
         self._every_s = min(LONGEST_SAMPLE_S, self._timeout_s / SAMPLES)
         self._before: Sample | None = None
@@ -66,7 +56,7 @@ class IdleWatch:
         if time.monotonic() < self._due_s:
             return
         since_us = 0 if self._before is None else time.time_ns() // 1000 - round(2 * self._every_s * MILLION)
-        now = self._look(shim_pid, self._plan, since_us)
+        now = look_at(shim_pid, self._plan, since_us)
         self._due_s = now.at_s + self._every_s
         if self._before is None or is_busy(self._before, now):
             self._busy_s = now.at_s
@@ -102,12 +92,11 @@ def look_at(shim_pid: int, plan: Plan, since_us: int) -> Sample:
 
 
 def _gpu_busy(gpus: tuple[int, ...], pids: list[int], since_us: int) -> bool | None:
-    """Return whether these processes computed on these devices since then; None without devices, or if none tells."""
+    """Return whether these processes computed on these devices since then; None if that cannot be told."""
     if not gpus:
         return None
     import pynvml  # noqa: PLC0415 - most machines that this runs on in tests have no use for it
 
-    told = None
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
@@ -118,14 +107,12 @@ def _gpu_busy(gpus: tuple[int, ...], pids: list[int], since_us: int) -> bool | N
             try:
                 samples = pynvml.nvmlDeviceGetProcessUtilization(handle, since_us)
             except pynvml.NVMLError_NotFound:
-                told = told or False  # no process has computed there since
-                continue
+                continue  # no process has computed there since
             if any(sample.pid in pids and (sample.smUtil or sample.memUtil) for sample in samples):
                 return True
-            told = False
     except pynvml.NVMLError as error:
         _log.debug("the use of GPU by process cannot be told: %s", error)
         return None
     finally:
         pynvml.nvmlShutdown()
-    return told
+    return False

@@ -109,7 +109,9 @@ def gang_bound(rows: Rows, decision: decided.GangBound) -> None:
         array_id = decision.job_id.rpartition(".")[0]
         rows.change(jobs, and_(jobs.c.job_id == array_id, jobs.c.state == "pending"), state="running")
     rows.remove(rooms, rooms.c.job_id == decision.job_id)
-    placement = {share.node_id: share.gpus for share in decision.shares}
+    placement: dict[str, list[int]] = {}
+    for share in decision.shares:
+        placement.setdefault(share.node_id, []).extend(share.gpus)
     rows.note("bound", decision.job_id, decision.attempt, placement=placement, resume_step=resume_step)
 
 

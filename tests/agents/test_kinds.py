@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from gangline.agents.idle import Sample, is_busy
 from gangline.events.control import CheckpointUploaded, CheckpointUploadStarted, JobIdled, NodeRegistered
 from gangline.events.decisions import GangBound, RuntimeWarned
-from gangline.events.types import AttemptRef, RoleLaunch, Share
-from gangline.schemas.launch import read_ending
+from gangline.events.types import AttemptRef, RoleLaunch
+from gangline.schemas.launch import Ending, read_ending
 from tests.agents.node import META, NODE, Node, ended, gang, share, stop, wait_for
 from tests.agents.test_checkpoints import SAVE
 
@@ -36,7 +36,11 @@ def dumped(node: Node, bound: GangBound, rank: int) -> dict[str, str]:
 
 
 def test_learners_and_actors_of_a_gang_get_their_own_commands_ranks_and_roles(node: Node) -> None:
-    shares = (share(NODE, (0, 1), 0), share("node-0", (), 2, role="actor", rank_count=4), actors())
+    shares = (
+        share(NODE, (0, 1), 0),
+        share("node-0", (), 2, role="actor", rank_count=4),
+        share(NODE, (), 6, role="actor", rank_count=3),
+    )
     bound = replace(
         gang("python", "-c", DUMP, shares=shares),
         roles=(RoleLaunch(name="actor", command=("python", "-c", ACTOR)),),
@@ -55,10 +59,6 @@ def test_learners_and_actors_of_a_gang_get_their_own_commands_ranks_and_roles(no
     assert actor["MASTER_PORT"] == learner["MASTER_PORT"]
     assert node.wait_output(bound, "actor", rank=8).startswith("actor")
     assert not node.wait_output(bound, "}", rank=0).startswith("actor")
-
-
-def actors() -> Share:
-    return share(NODE, (), 6, role="actor", rank_count=3)
 
 
 def test_a_failed_actor_is_reported_with_its_rank_in_the_gang(node: Node) -> None:
@@ -218,29 +218,22 @@ def test_ranks_find_out_when_they_will_be_stopped(node: Node) -> None:
     node.start_agent()
     node.decide(bound)
     node.wait_output(bound, "up")
+    path = node.folder_of(bound).ending
+    assert read_ending(path) is None, "it has not been warned"
     node.decide(RuntimeWarned(job_id=bound.job_id, attempt=1, ends_at_us=5, left_us=600_000_000))
-    assert json.loads(node.wait_output(bound, "}")[3:]) == {
-        "reason": "max_runtime",
-        "ends_at_us": META.at_us + 600_000_000,
-    }
+    ends_at_us = META.at_us + 600_000_000
+    assert json.loads(node.wait_output(bound, "}")[3:]) == {"reason": "max_runtime", "ends_at_us": ends_at_us}
+    assert read_ending(path) == Ending(reason="max_runtime", ends_at_us=ends_at_us)
     assert node.wait_gone(bound) == {0: 0}
-
-
-def test_an_attempt_that_is_not_warned_has_no_such_file(tmp_path: Path) -> None:
-    assert read_ending(tmp_path / "ending.json") is None
 
 
 # --- what an agent says of itself ---
 
 
-def registrations(node: Node, count: int) -> NodeRegistered:
-    return node.wait_fact(NodeRegistered, count=count)
-
-
 def test_an_agent_lists_what_it_adopts_and_nothing_that_is_gone(node: Node) -> None:
     here, gone = gang("python", "-c", FOREVER), gang("true", job_id="job-b", port=29_998)
     node.start_agent()
-    assert registrations(node, 1).attempts == ()
+    assert node.wait_fact(NodeRegistered).attempts == ()
     node.decide(here, gone)
     node.wait_output(here, "up")
     node.wait_gone(gone)
@@ -248,7 +241,7 @@ def test_an_agent_lists_what_it_adopts_and_nothing_that_is_gone(node: Node) -> N
     node.decide(ended(gone))
     node.kill_agent()
     node.start_agent()
-    registered = registrations(node, 2)
+    registered = node.wait_fact(NodeRegistered, count=2)
     assert registered.attempts_listed
     assert registered.attempts == (AttemptRef(job_id="job-a", attempt=1),)
     node.decide(stop(here, grace_s=20))
@@ -264,15 +257,15 @@ def test_an_agent_lists_what_ended_without_it_until_it_is_gone(node: Node) -> No
     node.kill_agent()
     node.decide(ended(bound))
     node.start_agent()
-    assert registrations(node, 2).attempts == (AttemptRef(job_id="job-a", attempt=1),)
-    assert node.wait_gone(bound) == {0: -9} or node.wait_gone(bound) == {0: -15}
+    assert node.wait_fact(NodeRegistered, count=2).attempts == (AttemptRef(job_id="job-a", attempt=1),)
+    assert node.wait_gone(bound) in ({0: -9}, {0: -15})
 
 
 def test_an_agent_without_its_folders_lists_what_it_is_about_to_launch(node: Node) -> None:
     bound = gang("true")
     node.decide(bound)
     node.start_agent()
-    assert registrations(node, 1).attempts == (AttemptRef(job_id="job-a", attempt=1),)
+    assert node.wait_fact(NodeRegistered).attempts == (AttemptRef(job_id="job-a", attempt=1),)
     node.wait_gone(bound)
 
 

@@ -45,8 +45,8 @@ def read(gangline: Gangline, *words: object) -> Any:  # noqa: ANN401 - what the 
 @pytest.mark.usefixtures("script")
 def test_jobs_are_listed_in_the_order_of_submission(gangline: Gangline) -> None:
     rows = read(gangline, "jobs")
-    array = ["pending"] * 3
-    assert [row["state"] for row in rows] == ["succeeded", *array, "cancelled"]
+    made_way = ["pending"] * 3
+    assert [row["state"] for row in rows] == ["succeeded", *made_way, "cancelled"]
     assert [row["state"] for row in read(gangline, "jobs", "--state", "cancelled")] == ["cancelled"]
     assert read(gangline, "jobs", "--queue", "other") == []
     lines = gangline("jobs").out.splitlines()

@@ -12,7 +12,6 @@ from gangline.events.control import (
     DrainNode,
     Heartbeat,
     HoldJob,
-    RanksExited,
     ReleaseJob,
     RemoveQueue,
     ReprioritiseJob,
@@ -204,9 +203,7 @@ def leave_late(world: World, pick: Pick) -> None:
     stale = [(node_id, one) for node_id in NODES for one in getattr(world.state.nodes.get(node_id), "stale", ())]
     if stale:
         node_id, one = any_of(pick, stale)
-        world.append(
-            RanksExited(meta=world.meta(), job_id=one.job_id, attempt=one.attempt, node_id=node_id, exits=(), gone=True)
-        )
+        world.left(one.job_id, one.attempt, node_id)
 
 
 def operate(world: World, pick: Pick) -> None:

@@ -13,23 +13,7 @@ from gangline.scheduler.fit import Ask, Choice, Fit
 from gangline.scheduler.fleet import Fleet
 from gangline.scheduler.state import Node
 from gangline.scheduler.worth import UNLEARNT, Seen, arrived, learn
-
-
-def node(node_id: str, *free_milli: int, pod: str = "p", gpu_type: str = "A", cpu: int = 0, memory: int = 0) -> Node:
-    return Node(
-        node_id=node_id,
-        boot_id="",
-        agent_id="",
-        address=node_id,
-        pod=pod,
-        gpu_type=gpu_type,
-        gpus=tuple(range(len(free_milli))),
-        free_milli=free_milli,
-        cpu_milli=cpu,
-        cpu_free_milli=cpu,
-        memory_bytes=memory,
-        memory_free_bytes=memory,
-    )
+from tests.scheduler.fleets import node
 
 
 def plain_worth(free_milli: tuple[int, ...], cpu: int, memory: int, worth: WorthLearnt) -> int:

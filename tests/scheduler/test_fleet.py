@@ -8,24 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline.scheduler.fleet import Fleet
-from gangline.scheduler.state import Node
-
-
-def node(node_id: str, *free_milli: int, pod: str = "p", gpu_type: str = "t", cpu: int = 8, memory: int = 64) -> Node:
-    return Node(
-        node_id=node_id,
-        boot_id="",
-        agent_id="",
-        address=node_id,
-        pod=pod,
-        gpu_type=gpu_type,
-        gpus=tuple(range(len(free_milli))),
-        free_milli=free_milli,
-        cpu_milli=max(cpu, 0),
-        cpu_free_milli=cpu,
-        memory_bytes=max(memory, 0),
-        memory_free_bytes=memory,
-    )
+from tests.scheduler.fleets import node
 
 
 def shown(fleet: Fleet) -> dict[str, Any]:
@@ -82,7 +65,7 @@ def test_a_row_set_anew_is_as_if_built_so(
 
 
 def test_what_is_taken_and_given_back_leaves_no_trace() -> None:
-    fleet = Fleet([node("n-1", 1000, 1000), node("n-2", 700, 1000, 300)])
+    fleet = Fleet([node("n-1", 1000, 1000), node("n-2", 700, 1000, 300, cpu=8, memory=64)])
     before = shown(fleet)
     fleet.take(1, (1,), 300, 5, 40)
     assert (fleet.free[1].tolist(), fleet.whole_free[1], fleet.gpu_worth[1]) == ([700, 700, 300], 0, 1700)

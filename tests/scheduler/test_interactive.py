@@ -1,20 +1,14 @@
 """Interactive jobs end when they are idle; attempts are warned before their time is over."""
 
-from gangline.events.codec import encode
-from gangline.events.control import JobIdled
 from gangline.events.decisions import AttemptStopOrdered, GangBound, JobEnded, RuntimeWarned
 from gangline.events.policy import Policy
-from tests.scheduler.world import SECOND_US, World, all_of, the
+from tests.scheduler.world import SECOND_US, World, all_of, rules_without, the
 
 
 def cluster(policy: Policy | None = None) -> World:
     world = World(policy or Policy())
     world.node("n-1", 8)
     return world
-
-
-def without(rule: str) -> Policy:
-    return Policy(rules=tuple(one for one in Policy().rules if one != rule))
 
 
 # --- idle ---
@@ -46,7 +40,7 @@ def test_a_job_that_is_not_interactive_may_do_nothing() -> None:
 
 
 def test_a_policy_without_the_rule_lets_idle_jobs_be() -> None:
-    world = cluster(without("interactive"))
+    world = cluster(Policy(rules=rules_without("interactive")))
     job_id = world.runs(interactive=True)
     assert world.attempt(job_id).bound.idle_timeout_us is None
     world.idles(job_id, 3600)
@@ -59,12 +53,8 @@ def test_a_report_about_an_earlier_attempt_is_old_news() -> None:
     world.exits(job_id, 1)
     world.settle()
     before = world.job(job_id).attempts
-    world.append_bytes(idle_report(world, job_id, before - 1))
+    world.idles(job_id, 1, attempt=before - 1)
     assert not all_of(AttemptStopOrdered, world.tick())
-
-
-def idle_report(world: World, job_id: str, attempt: int) -> bytes:
-    return encode(JobIdled(meta=world.meta(), job_id=job_id, attempt=attempt, idle_us=SECOND_US))
 
 
 def test_a_job_that_failed_as_it_idled_is_stopped_once_and_for_the_failure() -> None:

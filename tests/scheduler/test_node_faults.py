@@ -1,6 +1,5 @@
 """Lost nodes and broken hardware: what stops, what stays held, what is quarantined, and whose fault it was."""
 
-from gangline.events.control import RanksExited
 from gangline.events.decisions import (
     AttemptEnded,
     AttemptStopOrdered,
@@ -12,7 +11,7 @@ from gangline.events.decisions import (
 )
 from gangline.events.policy import Policy
 from gangline.events.types import AttemptRef
-from tests.scheduler.world import SECOND_US, World, all_of, the
+from tests.scheduler.world import SECOND_US, World, all_of, rules_without, the
 
 
 def two_nodes_and_a_spare(policy: Policy | None = None) -> World:
@@ -86,19 +85,15 @@ def test_a_node_that_comes_back_stays_closed_until_its_old_ranks_are_reported_go
     world.tick()
     assert not world.is_running(waits)
     assert world.state.nodes["n-2"].free_milli == (0,) * 8
-    report_gone(world, job_id, 1, "n-2")
+    world.left(job_id, 1, "n-2")
     world.tick()
     assert world.nodes_of(waits) == ["n-2"]
     assert world.attempt(job_id).bound.attempt == 2
 
 
-def report_gone(world: World, job_id: str, attempt: int, node_id: str) -> None:
-    world.append(RanksExited(meta=world.meta(), job_id=job_id, attempt=attempt, node_id=node_id, exits=(), gone=True))
-
-
 def test_ranks_reported_gone_before_the_node_is_heard_of_free_it_for_then() -> None:
     world, job_id = lost_with_ranks_there()
-    report_gone(world, job_id, 1, "n-2")
+    world.left(job_id, 1, "n-2")
     assert world.free("n-2") == 8
     waits = world.submit()
     world.tick()
@@ -332,8 +327,7 @@ def test_many_faulty_nodes_at_once_are_not_all_quarantined() -> None:
 
 
 def test_a_policy_without_the_rule_quarantines_nothing() -> None:
-    policy = Policy(quarantine_faults=1)
-    world = World(Policy(quarantine_faults=1, rules=tuple(rule for rule in policy.rules if rule != "node_faults")))
+    world = World(Policy(quarantine_faults=1, rules=rules_without("node_faults")))
     world.node("n-1", 8)
     world.loses("n-1")
     assert not all_of(NodeQuarantined, world.tick())
@@ -350,7 +344,7 @@ def test_failures_that_were_not_the_jobs_own_do_not_use_up_its_retries() -> None
         world.loses("n-1")
         world.tick()
         world.recovers("n-1")
-        report_gone(world, job_id, world.job(job_id).attempts, "n-1")
+        world.left(job_id, world.job(job_id).attempts, "n-1")
         world.settle()
     assert world.attempt(job_id).bound.attempt == 6
     world.exits(job_id, 1)

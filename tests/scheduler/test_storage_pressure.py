@@ -2,7 +2,7 @@
 
 from gangline.events.control import StoragePressureChanged
 from gangline.events.policy import Policy
-from tests.scheduler.world import World
+from tests.scheduler.world import World, rules_without
 
 HEAVY = 2 << 40
 
@@ -72,7 +72,7 @@ def test_one_of_two_stores_that_recovers_frees_only_its_own() -> None:
 
 
 def test_a_policy_without_the_rule_holds_nobody_back() -> None:
-    world = cluster(Policy(rules=tuple(rule for rule in Policy().rules if rule != "storage")))
+    world = cluster(Policy(rules=rules_without("storage")))
     pressure(world, "file:///shared")
     assert world.runs(data_bytes=HEAVY)
 

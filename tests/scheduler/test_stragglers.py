@@ -3,7 +3,7 @@
 from gangline.events.control import RankSlow
 from gangline.events.decisions import NodeQuarantined, PreemptionOrdered
 from gangline.events.policy import Policy
-from tests.scheduler.world import World, all_of, the
+from tests.scheduler.world import World, all_of, rules_without, the
 
 
 def cluster(policy: Policy | None = None, nodes: int = 3) -> World:
@@ -104,7 +104,7 @@ def test_when_too_many_nodes_are_quarantined_slow_ones_stay() -> None:
 
 
 def test_a_policy_without_the_rule_replaces_nothing() -> None:
-    world = cluster(Policy(rules=tuple(rule for rule in Policy().rules if rule != "stragglers")))
+    world = cluster(Policy(rules=rules_without("stragglers")))
     job_id = world.runs(gpus=16)
     slow(world, job_id, 9)
     assert not all_of(PreemptionOrdered, world.tick())

@@ -25,7 +25,7 @@ from gangline.events.control import (
     TickerTookOver,
 )
 from gangline.events.decisions import RoundDecided
-from gangline.events.policy import Policy
+from gangline.events.policy import RULES, Policy
 from gangline.events.types import AttemptRef, Blame, CheckpointRef, Decision, Event, Gpu, JobSpec, Meta, RankExit
 from gangline.scheduler import decide, evolve
 from gangline.scheduler.canonical import to_bytes
@@ -250,16 +250,7 @@ class World:
         bound = self.attempt(job_id).bound
         for share in bound.shares:
             if node_id in {None, share.node_id}:
-                self.append(
-                    RanksExited(
-                        meta=self.meta(),
-                        job_id=job_id,
-                        attempt=bound.attempt,
-                        node_id=share.node_id,
-                        exits=(),
-                        gone=True,
-                    )
-                )
+                self.left(job_id, bound.attempt, share.node_id)
 
     def cannot_start(
         self,
@@ -293,14 +284,18 @@ class World:
         )
         return ref
 
+    def left(self, job_id: str, attempt: int, node_id: str) -> None:
+        """Report gone what an attempt, which may have ended, had on a node."""
+        self.append(RanksExited(meta=self.meta(), job_id=job_id, attempt=attempt, node_id=node_id, exits=(), gone=True))
+
     def uploads(self, job_id: str, step: int) -> None:
         """Report that a checkpoint of the latest attempt is being stored."""
         attempt = self.job(job_id).attempts
         self.append(CheckpointUploadStarted(meta=self.meta(), job_id=job_id, attempt=attempt, step=step))
 
-    def idles(self, job_id: str, seconds: int) -> None:
-        idle_us, attempt = seconds * SECOND_US, self.job(job_id).attempts
-        self.append(JobIdled(meta=self.meta(), job_id=job_id, attempt=attempt, idle_us=idle_us))
+    def idles(self, job_id: str, seconds: int, *, attempt: int | None = None) -> None:
+        number = self.job(job_id).attempts if attempt is None else attempt
+        self.append(JobIdled(meta=self.meta(), job_id=job_id, attempt=number, idle_us=seconds * SECOND_US))
 
     def is_slow(self, job_id: str, rank: int, *, slowness_ppm: int = 1_500_000) -> None:
         bound = self.attempt(job_id).bound
@@ -366,3 +361,9 @@ def the(kind: type[D], decided: list[Decision]) -> D:
 
 def all_of(kind: type[D], decided: list[Decision]) -> list[D]:
     return [one for one in decided if isinstance(one, kind)]
+
+
+def rules_without(name: str) -> tuple[str, ...]:
+    """Return all rules but this one."""
+    assert name in RULES, f"there is no rule {name!r}"
+    return tuple(rule for rule in RULES if rule != name)
