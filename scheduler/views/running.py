@@ -3,7 +3,7 @@
 An attempt that was told to stop, that has failed or that left a node is none of them.
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from typing import NamedTuple
 
 import numpy as np
@@ -19,10 +19,11 @@ from gangline.scheduler.views.nodes import NodesView
 SEVERAL = -1
 """The node of an attempt that lies on several."""
 
-Place = tuple[int, str, int]
-"""(submission, job id, slot): the first two are the order of the rows."""
+Place = tuple[int, str]
+"""(submission, job id): the order of the rows."""
 
 _FIELDS = (
+    "attempt",
     "queue",
     "priority",
     "node",
@@ -41,6 +42,7 @@ _FIELDS = (
     "preemptions",
     "moves",
 )
+_NODE = _FIELDS.index("node")
 _FIRST_SLOTS = 256
 
 
@@ -95,7 +97,12 @@ class RunningView:
 
     def __init__(self) -> None:
         self._order: list[Place] = []
+        self._slots: list[int] = []
+        """Of the table, in that order."""
         self._places: dict[str, Place] = {}
+        self._rows: dict[str, tuple[int, ...]] = {}
+        self._changed: dict[str, None] = {}
+        """Jobs that are to be looked at before the next answer."""
         self._spare_slots: list[int] = []
         self._table: Ints = np.zeros((_FIRST_SLOTS, len(_FIELDS)), np.int64)
         self._queues: dict[str, int] = {}
@@ -106,38 +113,59 @@ class RunningView:
     def rebuild(self, state: State, nodes: NodesView) -> None:
         """Take everything from the state; `nodes` follows the same state."""
         self._nodes = nodes
-        self._order, self._places, self._queues, self._spare_slots, self._spans = [], {}, {}, [], {}
-        for job_id in sorted(state.jobs):
-            self.follow(state, "job", job_id)
+        self._order, self._slots, self._spare_slots = [], [], []
+        self._places, self._rows, self._queues, self._spans = {}, {}, {}, {}
+        self._changed = dict.fromkeys(sorted(state.jobs))
 
-    def follow(self, state: State, what: str, key: str) -> None:
+    def follow(self, _state: State, what: str, key: str) -> None:
         """Follow one change."""
-        if what != "job":
-            return
-        before = self._places.pop(key, None)
-        if before is not None:
-            del self._order[bisect_left(self._order, before)]
-            self._spare_slots.append(before[2])
-            self._spans.pop(key, None)
-        job = state.jobs.get(key)
-        if job is None or job.attempt is None or not _could_give_way(job, job.attempt):
-            return
+        if what == "job":
+            self._changed[key] = None
+
+    def _catch_up(self, state: State) -> None:
+        for job_id in self._changed:
+            job = state.jobs.get(job_id)
+            attempt = job.attempt if job is not None else None
+            if job is None or attempt is None or not _could_give_way(job, attempt):
+                if job_id in self._places:
+                    self._drop(job_id)
+                continue
+            row = self._row(state, job, attempt)
+            if self._rows.get(job_id) == row:
+                continue
+            if job_id in self._places:
+                self._drop(job_id)
+            self._add(job, attempt, row)
+        self._changed.clear()
+
+    def _drop(self, job_id: str) -> None:
+        place = self._places.pop(job_id)
+        del self._rows[job_id]
+        at = bisect_left(self._order, place)
+        del self._order[at]
+        self._spare_slots.append(self._slots.pop(at))
+        self._spans.pop(job_id, None)
+
+    def _add(self, job: Job, attempt: Attempt, row: tuple[int, ...]) -> None:
         slot = self._spare_slots.pop() if self._spare_slots else len(self._places)
         if slot == len(self._table):
             self._table = np.concatenate([self._table, np.zeros_like(self._table)])
-        self._table[slot] = self._row(state, job, job.attempt)
-        place = (job.submitted, job.job_id, slot)
-        insort(self._order, place)
-        self._places[key] = place
-        if self._table[slot, _FIELDS.index("node")] == SEVERAL:
-            self._spans[key] = self._span(job.attempt)
+        self._table[slot] = row
+        place = (job.submitted, job.job_id)
+        at = bisect_left(self._order, place)
+        self._order.insert(at, place)
+        self._slots.insert(at, slot)
+        self._places[job.job_id] = place
+        self._rows[job.job_id] = row
+        if row[_NODE] == SEVERAL:
+            self._spans[job.job_id] = self._span(attempt)
 
     def runs(self, state: State, policy: Policy) -> Runs:
         """Return the attempts as of the state's time."""
-        slots = np.array([slot for _, _, slot in self._order], np.int64)
-        table = self._table[slots].T
+        self._catch_up(state)
+        table = self._table[np.array(self._slots, np.int64)].T
         columns = {name: table[place] for place, name in enumerate(_FIELDS)}
-        job_ids = tuple(job_id for _, job_id, _ in self._order)
+        job_ids = tuple([job_id for _, job_id in self._order])
         run_us = state.now_us - columns["bound_at_us"]
         gang = columns["gang"].astype(np.bool_)
         level: Ints = np.zeros(len(job_ids), np.int64)
@@ -169,7 +197,7 @@ class RunningView:
         )
 
     def row_of(self, job_id: str) -> int | None:
-        """Return the row of a job's attempt, if it is one of them."""
+        """Return the row of a job's attempt in the runs returned last, if it is one of them."""
         place = self._places.get(job_id)
         return None if place is None else bisect_left(self._order, place)
 
@@ -191,6 +219,7 @@ class RunningView:
         one_node = all(share.node_id == first.node_id for share in shares)
         fraction = len(shares) == 1 and len(first.gpus) == 1 and first.gpu_milli < WHOLE_MILLI
         return (
+            job.attempts,
             self._queues.setdefault(job.spec.queue, len(self._queues)),
             job.spec.priority,
             row if one_node else SEVERAL,
