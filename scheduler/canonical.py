@@ -41,6 +41,7 @@ _VALUE_TYPES: Mapping[str, Any] = MappingProxyType(
         "ended": Outcome,
         "room": RoomHeld,
         "reserved": NodesReserved,
+        "durations": tuple[int, ...],
         "usage": Usage,
         "nodes": Node,
     }

@@ -23,6 +23,7 @@ from gangline.scheduler.rules import (
     node_faults,
     placement,
     quarantine,
+    reservation,
     room,
     stragglers,
     warnings,
@@ -46,6 +47,7 @@ RULES: tuple[Callable[[Round], None], ...] = (
     holds.decide,
     placement.decide,
     room.decide,
+    reservation.decide,
 )
 """In the order in which a round applies them."""
 

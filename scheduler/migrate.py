@@ -42,7 +42,19 @@ def _from_1(plain: Plain) -> Plain:
 
 
 _NEW_IN_2 = (
-    *("room", "reserved", "arrays", "finished", "waits", "waited_for", "broken", "pressed", "timers", "troubled"),
+    *(
+        "room",
+        "reserved",
+        "durations",
+        "arrays",
+        "finished",
+        "waits",
+        "waited_for",
+        "broken",
+        "pressed",
+        "timers",
+        "troubled",
+    ),
 )
 """Tables that format 1 lacks."""
 

@@ -299,6 +299,8 @@ class State(Value, frozen=True, kw_only=True):
     """What is held for claimants, by job id."""
     reserved: Map[str, NodesReserved] = Map()
     """By job id."""
+    durations: Map[str, tuple[int, ...]] = Map()
+    """How long the jobs of a group have run (see `durations`)."""
     usage: Map[str, Usage] = Map()
     """By queue; leaves only."""
     seen: Seen = Seen()

@@ -14,6 +14,7 @@ from gangline.events.decisions import (
 from gangline.scheduler import dependencies
 from gangline.scheduler.arrays import task_ended
 from gangline.scheduler.barriers import barred
+from gangline.scheduler.durations import observed
 from gangline.scheduler.holding import take
 from gangline.scheduler.journal import drop_job, drop_reserved, drop_room, put_job, put_node
 from gangline.scheduler.state import Attempt, Evictor, Job, ShareStatus, StaleShare, State
@@ -174,6 +175,8 @@ def job_ended(state: State, decision: JobEnded) -> State:
     if job.array_id:
         forgotten = state.arrays[job.array_id].answer_forgotten
         state = task_ended(state, job, succeeded=decision.outcome == "succeeded")
+    if job.attempts:
+        state = replace(state, durations=observed(state.durations, job.spec.queue, job.spec.gpus, job.ran_us))
     state = drop_reserved(drop_room(state, job.job_id), job.job_id)
     state = clear_timer(state, "upload", job.job_id)
     state = drop_job(

@@ -12,6 +12,7 @@ from gangline.events.types import RoleLaunch, Share
 from gangline.scheduler.fleet import Flags
 from gangline.scheduler.line import Line
 from gangline.scheduler.placement import place
+from gangline.scheduler.reservations import expected_end_us, is_hard
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules.attempts import grace_us
 from gangline.scheduler.shapes import Shape, shape_of
@@ -20,6 +21,8 @@ from gangline.scheduler.views import Views
 from gangline.scheduler.views.pending import GroupKey
 from gangline.scheduler.views.uses import quota_is_on
 
+MAX_BACKFILL = 32
+"""Jobs of a group that are looked at while nodes are reserved; the first may last too long where another does not."""
 MAX_PORT_TRIES = 8
 """Nodes whose rendezvous ports are used up, for one job in one round."""
 
@@ -47,6 +50,8 @@ def decide(round_: Round) -> None:
         bound = None
         if group.shape not in pending.failed:
             bound = _try(round_, policy, round_.state.jobs[head[-1]], group, failed)
+            if bound is None and round_.state.reserved and not policy.head_blocks:
+                bound = _backfill(round_, policy, group, failed)
         if bound is None:
             if policy.head_blocks:
                 return
@@ -58,6 +63,23 @@ def decide(round_: Round) -> None:
         if not round_.emit(bound):
             return
         line.bound(round_.state, round_.views, group)
+
+
+def _backfill(
+    round_: Round, policy: Policy, group: GroupKey, failed: dict[tuple[Shape, bytes | None], None]
+) -> GangBound | None:
+    """Return the binding of a job that is not the first of its group, but ends before reserved nodes are wanted."""
+    state, views = round_.state, round_.views
+    last_us = max(reserved.free_at_us for _, reserved in sorted(state.reserved.items()))
+    for *_, job_id in views.pending.groups[group][1:MAX_BACKFILL]:
+        if group.shape in views.pending.failed:
+            return None
+        job = state.jobs[job_id]
+        if job.spec.max_runtime_us is not None and state.now_us + job.spec.max_runtime_us <= last_us:
+            bound = _try(round_, policy, job, group, failed)
+            if bound is not None:
+                return bound
+    return None
 
 
 def _try(
@@ -75,7 +97,7 @@ def _try(
         shares = place(views.nodes.fit, round_.state.nodes, group.shape, allowed)
         if shares is None:
             failed[tried] = None
-            if allowed is None:
+            if allowed is None or place(views.nodes.fit, round_.state.nodes, group.shape) is None:
                 views.pending.failed[group.shape] = None
             return None
         port = free_port(round_.state, policy, round_.state.nodes[shares[0].node_id])
@@ -102,25 +124,27 @@ def allowed_nodes(state: State, policy: Policy, views: Views, job: Job) -> tuple
             return True, None
         if len(free) < len(types):
             mask = views.nodes.fleet.types_mask(free)
-    for bar in (_reserved(state, views, job), _spares(policy, views, job)):
+    for bar in (_reserved(state, policy, views, job), _spares(policy, views, job)):
         if bar is not None:
             mask = ~bar if mask is None else mask & ~bar
     return False, mask
 
 
-def _reserved(state: State, views: Views, job: Job) -> Flags | None:
+def _reserved(state: State, policy: Policy, views: Views, job: Job) -> Flags | None:
     """Return the nodes that wait for others, and that this job would not leave in time."""
-    nodes = views.nodes
-    if not nodes.reserved_for:
+    reserved = views.nodes.reserved
+    if not reserved:
         return None
-    ends_us = None if job.spec.max_runtime_us is None else state.now_us + job.spec.max_runtime_us
-    bar = nodes.reserved_until > 0
-    if ends_us is not None:
-        bar &= nodes.reserved_until < ends_us
-    for row in sorted(nodes.reserved_for):
-        if nodes.reserved_for[row] == job.job_id:
-            bar[row] = False
-    return bar if bar.any() else None
+    bar: Flags | None = None
+    ends_us = expected_end_us(state, job)
+    for job_id in sorted(reserved):
+        if job_id == job.job_id:
+            continue
+        in_time = ends_us is not None and ends_us <= state.reserved[job_id].free_at_us
+        if not in_time or is_hard(state, policy, state.jobs[job_id]):
+            bar = np.zeros(views.nodes.fleet.size, np.bool_) if bar is None else bar
+            bar[reserved[job_id]] = True
+    return bar
 
 
 def _spares(policy: Policy, views: Views, job: Job) -> Flags | None:

@@ -27,10 +27,8 @@ class NodesView:
         self.empty = Fit(Fleet(()), UNLEARNT)
         """The same nodes as if nothing ran there and none was blocked."""
         self.freed: list[int] = []
-        self.reserved_until: Ints = np.zeros(0, np.int64)
-        """By row: core time at which a reservation wants the node; 0 for none."""
-        self.reserved_for: dict[int, str] = {}
-        """By row: the job that it is reserved for."""
+        self.reserved: dict[str, Ints] = {}
+        """Rows that wait for a gang, by its job id."""
         self._could_hold: dict[Shape, bool] = {}
         """Whether a shape would fit on the nodes as they registered."""
         self._holds: dict[str, RoomHeld] = {}
@@ -146,16 +144,17 @@ class NodesView:
             self._holds_on.setdefault(share.node_id, {}).setdefault(job_id, []).append(share)
 
     def _reserve(self, state: State) -> None:
-        self.reserved_until = np.zeros(self.fleet.size, np.int64)
-        before, self.reserved_for = self.reserved_for, {}
+        before, self.reserved = self.reserved, {}
         for job_id, reserved in sorted(state.reserved.items()):
-            for node_id in reserved.node_ids:
-                row = self.fleet.row.get(node_id)
-                if row is not None:
-                    self.reserved_until[row] = max(reserved.free_at_us, 1)
-                    self.reserved_for[row] = job_id
-        self.freed += [row for row in sorted(before) if before[row] != self.reserved_for.get(row)]
-        self.freed += [row for row in sorted(self.reserved_for) if before.get(row) != self.reserved_for[row]]
+            rows = [self.fleet.row[node_id] for node_id in reserved.node_ids if node_id in self.fleet.row]
+            self.reserved[job_id] = np.array(sorted(rows), np.int64)
+        for job_id in sorted(before.keys() | self.reserved.keys()):
+            old, new = before.get(job_id, _NO_ROWS), self.reserved.get(job_id, _NO_ROWS)
+            if not np.array_equal(old, new):
+                self.freed += [*old.tolist(), *new.tolist()]
+
+
+_NO_ROWS: Ints = np.zeros(0, np.int64)
 
 
 def worth_of(state: State) -> WorthLearnt:

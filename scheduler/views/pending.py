@@ -78,6 +78,10 @@ class PendingView:
                     del self.failed[shape]
         nodes.freed.clear()
 
+    def group_of(self, job_id: str) -> GroupKey:
+        """Return the group of a job that may start."""
+        return self._place[job_id][0]
+
     def _remove(self, group: GroupKey, entry: Entry) -> None:
         line = self.groups[group]
         del line[bisect_left(line, entry)]

@@ -158,7 +158,7 @@ while True: time.sleep(0.02)
 
 def test_a_command_that_does_not_exist_fails_for_good_and_says_where_it_was_looked_for(node: Node) -> None:
     failed = refusal(node, gang("no-such-program", "--x", ranks=2))
-    assert not failed.retryable
+    assert (failed.retryable, failed.blame) == (False, "job")
     for part in ("'no-such-program' does not exist on node node-1", "looked in PATH=/", "install it there"):
         assert part in failed.reason
 
@@ -187,7 +187,7 @@ def test_a_file_that_cannot_be_executed_fails_for_good_and_says_why(
     stored = objects.open_store(tmp_path / "objects").put(bundle.pack(code).data)
     named = Code(uri=stored.uri, sha256=stored.sha256, size_bytes=stored.size_bytes, commit=None, dirty=False)
     failed = refusal(node, gang("./run", ranks=2, code=named))
-    assert not failed.retryable
+    assert (failed.retryable, failed.blame) == (False, "job")
     assert part in failed.reason
 
 
@@ -204,14 +204,14 @@ def test_words_that_no_program_can_be_given_looked_like_an_exit_with_127(
     node.decide(bound)
     failed = node.wait_fact(LaunchFailed, bound)
     assert text in failed.reason
-    assert not failed.retryable
+    assert (failed.retryable, failed.blame) == (False, "job")
 
 
 def test_a_rendezvous_port_in_use_is_named_and_may_be_tried_again(node: Node) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         failed = refusal(node, gang("true", port=port))
-    assert failed.retryable
+    assert (failed.retryable, failed.blame) == (True, "neither")
     assert f"MASTER_PORT {port} is in use by another process on node node-1" in failed.reason
     assert "port_first" in failed.reason
 
@@ -230,7 +230,7 @@ def test_code_that_is_damaged_or_missing_is_never_run(node: Node, tmp_path: Path
         path.write_bytes(data)
     named = Code(uri=stored.uri, sha256=stored.sha256, size_bytes=stored.size_bytes, commit=None, dirty=False)
     failed = refusal(node, gang("python", "a.py", code=named))
-    assert failed.retryable
+    assert (failed.retryable, failed.blame) == (True, "neither")
     assert ("has SHA-256" if damage == "flipped" else "does not exist") in failed.reason
 
 

@@ -170,7 +170,7 @@ def test_a_shim_that_never_began_is_a_failed_launch(node: Node) -> None:
     node.decide(bound)
     node.start_agent()
     failed = node.wait_fact(LaunchFailed, bound)
-    assert failed.retryable
+    assert (failed.retryable, failed.blame) == (True, "node")
     assert "the shim ended before it had started the ranks: Killed" in failed.reason
 
 
@@ -251,7 +251,7 @@ def test_one_damaged_plan_kept_the_agent_of_the_whole_node_from_starting(node: N
     plan.write_bytes(whole[:-7])
     node.start_agent()
     failed = node.wait_fact(LaunchFailed, bound)
-    assert failed.retryable
+    assert (failed.retryable, failed.blame) == (True, "node")
     assert "damaged" in failed.reason
     assert not alive(rank), "it may be bound elsewhere now, and runs twice"
     go(node, other)

@@ -62,5 +62,5 @@ def test_what_cannot_be_launched_on_a_full_disk_says_so_and_may_be_tried_again(n
     bound = gang("true")
     node.decide(bound)
     failed = node.wait_fact(LaunchFailed, bound)
-    assert failed.retryable
+    assert (failed.retryable, failed.blame) == (True, "node")
     assert "No space left" in failed.reason

@@ -118,7 +118,7 @@ def test_checkpoints_lie_by_job_and_attempt_under_their_base(base: str | None, t
 def test_a_base_for_checkpoints_that_nothing_here_can_write_fails_for_good(tmp_path: Path) -> None:
     with pytest.raises(LaunchRefused, match=r"checkpoints = 's3://bucket'.*file:///absolute/path only") as refused:
         launch.checkpoint_folder("s3://bucket", tmp_path, "job-a", 1)
-    assert not refused.value.retryable
+    assert (refused.value.retryable, refused.value.blame) == (False, "job")
 
 
 def test_a_port_with_nothing_but_old_connections_is_free() -> None:

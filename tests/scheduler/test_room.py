@@ -1,5 +1,6 @@
 """Room for claimants: who gives way by which rule, what is held, and how it ends."""
 
+import pytest
 from msgspec.structs import replace
 
 from gangline.events.decisions import (
@@ -10,9 +11,9 @@ from gangline.events.decisions import (
     RoomHeld,
     RoomReleased,
 )
-from gangline.events.policy import Policy, Queue, Quota
+from gangline.events.policy import RULES, Policy, Queue, Quota
 from gangline.events.types import Decision
-from tests.scheduler.world import SECOND_US, World, all_of, the
+from tests.scheduler.world import SECOND_US, World, all_of, rules_without, the
 
 HOUR_S = 3600
 LONG_S = 1_300
@@ -90,7 +91,7 @@ def test_a_job_that_is_not_preemptible_or_too_young_gives_way_to_nobody() -> Non
     fixed = it.runs(gpus=8, preemptible=False)
     it.passes(LONG_S)
     young = it.runs(gpus=8)
-    it.submit(gpus=8)
+    it.submit(gpus=8, priority=1)
     assert all_of(PreemptionOrdered, it.passes(500)) == []
     assert it.is_running(fixed)
     assert it.is_running(young)
@@ -178,8 +179,49 @@ def test_what_evicted_is_not_evicted_back_for_the_same_reason() -> None:
     it.passes(60)
     leaves(it, old)
     assert it.is_running(new)
-    it.passes(4 * HOUR_S)
-    assert it.is_running(new)
+    assert all_of(PreemptionOrdered, it.passes(4 * HOUR_S)) == []
+
+
+def test_who_was_evicted_often_enough_gives_way_only_to_a_guarantee() -> None:
+    it = world(queues=TEAMS, preemptions_max=0)
+    old = it.runs(gpus=8, queue="b")
+    it.passes(LONG_S)
+    it.submit(gpus=8, queue="b", priority=1)
+    assert all_of(PreemptionOrdered, it.passes(HOUR_S)) == []
+    guaranteed = it.submit(gpus=8, queue="a")
+    ordered = the(PreemptionOrdered, it.passes(360))
+    assert (ordered.job_id, ordered.reason, ordered.claimant) == (old, "reclaim", guaranteed)
+
+
+def test_each_eviction_of_a_job_lengthens_the_time_before_its_next() -> None:
+    it = world(shield_step_us=10_000 * SECOND_US)
+    old = it.runs(gpus=8)
+    it.passes(LONG_S)
+    first = it.submit(gpus=8)
+    it.passes(60)
+    leaves(it, old)
+    it.exits(first)
+    it.tick()
+    assert it.is_running(old)
+    second = it.submit(gpus=8)
+    assert all_of(PreemptionOrdered, it.passes(10_500)) == []
+    assert the(PreemptionOrdered, it.passes(200)).claimant == second
+
+
+@pytest.mark.parametrize("rule_is_on", [True, False])
+def test_a_gang_that_has_waited_long_is_protected_if_policy_says_so(*, rule_is_on: bool) -> None:
+    rules = RULES if rule_is_on else rules_without("protection")
+    it = world(2, rules=rules, protection_from_us=100 * SECOND_US)
+    small = it.runs(gpus=8)
+    gang = it.submit(gpus=16)
+    it.passes(200)
+    it.exits(small)
+    it.tick()
+    assert it.is_running(gang)
+    it.passes(2_000)
+    it.submit(gpus=16, priority=1)
+    ordered = [one.job_id for one in all_of(PreemptionOrdered, it.passes(120))]
+    assert ordered == ([] if rule_is_on else [gang])
 
 
 def test_several_nodes_are_opened_for_a_gang_and_it_waits_until_every_rank_is_gone() -> None:

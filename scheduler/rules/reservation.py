@@ -1,0 +1,235 @@
+"""Gangs that no eviction can help reserve the nodes that free up soonest; others start there only if they end before.
+
+The nodes are chosen anew at an interval, for predictions err, until the gang has waited so long that nothing new starts
+on them: then they stay the same, and are free at the latest when the longest job there has run for its max_runtime.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gangline.events.decisions import NodesReserved, ReservationDropped
+from gangline.events.policy import Policy
+from gangline.scheduler.fleet import WHOLE_MILLI, Flags, Ints
+from gangline.scheduler.reservations import attempt_end_us, is_hard
+from gangline.scheduler.room.claimants import Claiming, claims_of, turns
+from gangline.scheduler.room.claims import Victims
+from gangline.scheduler.room.plan import plan_of
+from gangline.scheduler.round import Round
+from gangline.scheduler.rules.room import is_due
+from gangline.scheduler.state import Job, State
+from gangline.scheduler.views import Views
+from gangline.scheduler.views.pending import GroupKey, may_start
+
+MAX_TRIED = 16
+"""Waiting gangs of which it is found out whether an eviction could help them, at each interval."""
+NEVER_US = 1 << 62
+
+
+class Nodes(NamedTuple):
+    """Nodes that a gang could have, and when."""
+
+    rows: tuple[int, ...]
+    free_at_us: int
+
+
+def decide(round_: Round) -> None:
+    """Choose the nodes of all reservations anew, and make new ones."""
+    policy, state = round_.policy, round_.state
+    if policy is None or "reservation" not in policy.rules:
+        return
+    for job_id in sorted(state.reserved):
+        cause = _over(state, state.jobs.get(job_id))
+        if cause is not None and not round_.emit(ReservationDropped(job_id=job_id, cause=cause)):
+            return
+    state = round_.state
+    if not state.pending or not is_due(state, policy.reservation_interval_us):
+        return
+    free_at = _Freeing(round_)
+    taken: Flags = np.zeros(round_.views.nodes.fleet.size, np.bool_)
+    left = policy.reservations_max
+    for job, group in _waiting(round_, policy):
+        if not left or round_.full:
+            return
+        left -= _reserve(round_, policy, group, job, free_at, taken)
+
+
+def _over(state: State, job: Job | None) -> str | None:
+    if job is None:
+        return "the job has ended"
+    if job.job_id in state.room:
+        return "room is held for it"
+    return None if may_start(state, job) else "the job may not start now"
+
+
+def _waiting(round_: Round, policy: Policy) -> list[tuple[Job, GroupKey]]:
+    """Return those that keep a reservation, in the order in which they got it, and those that want one, in turn."""
+    state, views = round_.state, round_.views
+    kept = sorted(state.reserved.items(), key=lambda item: (item[1].since_us, item[0]))
+    found = [(state.jobs[job_id], views.pending.group_of(job_id)) for job_id, _ in kept]
+    new = [
+        (job, group)
+        for _, group in sorted(turns(round_, policy))
+        if group.shape.gpus > 1
+        for *_, job_id in views.pending.groups[group][: policy.reservations_max]
+        if _waits_long(state, policy, job := state.jobs[job_id]) and job_id not in state.reserved
+    ]
+    for job, group in new[:MAX_TRIED]:
+        if _is_starving(state, policy, job) or not _could_be_helped(round_, policy, job, group):
+            found.append((job, group))
+    return found
+
+
+def _waits_long(state: State, policy: Policy, job: Job) -> bool:
+    return state.now_us - job.pending_since_us >= policy.reservation_after_us
+
+
+def _is_starving(state: State, policy: Policy, job: Job) -> bool:
+    """Whether a gang has waited half as long as it may, whatever evictions might help it."""
+    return state.now_us - job.pending_since_us >= policy.reservation_hard_us // 2
+
+
+def _could_be_helped(round_: Round, policy: Policy, job: Job, group: GroupKey) -> bool:
+    """Whether there would be room if everyone gave way who ever may to this job; whom quota bars needs no nodes."""
+    runs = round_.views.running.runs(round_.state, policy)
+    claims = claims_of(round_, policy, group, job, runs)
+    for claim, nodes, bench in claims:
+        standing = claim.standing
+        ever = bench.candidates & bench.by_run(standing.same | standing.borrows | standing.claims)
+        if ever.any() and plan_of(round_, claim, runs, [Victims("service", ever)], nodes) is not None:
+            return True
+    return not claims
+
+
+def _reserve(  # noqa: PLR0917 - one reservation, and what it must not touch
+    round_: Round, policy: Policy, group: GroupKey, job: Job, free_at: "_Freeing", taken: Flags
+) -> bool:
+    """Reserve the nodes for a gang that free up soonest; False if there are not enough."""
+    state, views = round_.state, round_.views
+    before = state.reserved.get(job.job_id)
+    if before is not None and is_hard(state, policy, job) and _are_usable(state, before):
+        taken[[views.nodes.fleet.row[node_id] for node_id in before.node_ids]] = True
+        return True
+    runs = views.running.runs(state, policy)
+    found = [
+        nodes
+        for claiming in claims_of(round_, policy, group, job, runs)
+        if (nodes := _soonest(views, claiming, free_at, taken)) is not None
+    ]
+    if not found:
+        if before is not None:
+            round_.emit(ReservationDropped(job_id=job.job_id, cause="too few nodes could ever be free for it"))
+        return False
+    nodes = min(found, key=lambda one: (one.free_at_us, one.rows))
+    taken[list(nodes.rows)] = True
+    node_ids = tuple(views.nodes.fleet.node_ids[row] for row in nodes.rows)
+    if before is None or before.node_ids != node_ids or before.free_at_us != nodes.free_at_us:
+        round_.emit(
+            NodesReserved(
+                job_id=job.job_id,
+                node_ids=node_ids,
+                since_us=state.now_us if before is None else before.since_us,
+                free_at_us=nodes.free_at_us,
+            )
+        )
+    return True
+
+
+def _are_usable(state: State, reserved: NodesReserved) -> bool:
+    nodes = [state.nodes.get(node_id) for node_id in reserved.node_ids]
+    return all(node is not None and not node.is_blocked for node in nodes)
+
+
+def _soonest(views: Views, claiming: Claiming, free_at: "_Freeing", taken: Flags) -> Nodes | None:
+    """Return the nodes of the claim that have enough free devices soonest; None if they are too few."""
+    fleet, shape = views.nodes.fleet, claiming.claim.shape
+    usable = claiming.nodes & ~taken
+    if shape.nodes is not None:
+        return _first(views, usable, free_at, shape.nodes, shape.gpus // shape.nodes, one_pod=shape.required == "pod")
+    if not claiming.claim.gang:
+        return _first(views, usable, free_at, 1, shape.gpus, one_pod=False)
+    for size in sorted({int(one) for one in np.unique(fleet.devices[usable]) if one}, reverse=True):
+        count, rest = divmod(shape.gpus, size)
+        found = _first(views, usable & (fleet.devices == size), free_at, count, size, one_pod=shape.required == "pod")
+        if found is None or not rest:
+            if found is not None:
+                return found
+            continue
+        others = usable.copy()
+        others[list(found.rows)] = False
+        if shape.required == "pod":
+            others &= fleet.pod_index == fleet.pod_index[found.rows[0]]
+        last = _first(views, others, free_at, 1, rest, one_pod=False)
+        if last is not None:
+            return Nodes((*found.rows, *last.rows), max(found.free_at_us, last.free_at_us))
+    return None
+
+
+def _first(views: Views, usable: Flags, free_at: "_Freeing", count: int, each: int, *, one_pod: bool) -> Nodes | None:
+    fleet, at_us = views.nodes.fleet, free_at.at_us(each)
+    pods = range(len(fleet.pods)) if one_pod else (None,)
+    best: Nodes | None = None
+    for pod in pods:
+        rows = np.flatnonzero(usable & (at_us < NEVER_US) & ((fleet.pod_index == pod) if pod is not None else True))
+        if rows.size < count:
+            continue
+        rows = rows[np.argsort(at_us[rows], kind="stable")][:count]
+        found = Nodes(tuple(sorted(rows.tolist())), int(at_us[rows].max()))
+        if best is None or found.free_at_us < best.free_at_us:
+            best = found
+    return best
+
+
+class _Freeing:
+    """When nodes are expected to have so many whole devices free."""
+
+    def __init__(self, round_: Round) -> None:
+        self._state = round_.state
+        self._fleet = round_.views.nodes.fleet
+        self._ends: list[list[tuple[int, int]]] | None = None
+        self._at_us: dict[int, Ints] = {}
+
+    def at_us(self, each: int) -> Ints:
+        """Return by node the core time at which it has `each` devices free; NEVER_US if it has not so many."""
+        if each not in self._at_us:
+            if self._ends is None:
+                self._ends = self._node_ends()
+            at_us = [self._one(row, ends, each) for row, ends in enumerate(self._ends)]
+            self._at_us[each] = np.array(at_us, np.int64)
+        return self._at_us[each]
+
+    def _one(self, row: int, ends: Sequence[tuple[int, int]], each: int) -> int:
+        free = int(self._fleet.whole_free[row])
+        if free >= each:
+            return self._state.now_us
+        for at_us, devices in ends:
+            free += devices
+            if free >= each:
+                return at_us
+        return NEVER_US
+
+    def _node_ends(self) -> list[list[tuple[int, int]]]:
+        """Return by node when devices become free, and how many, in order; fractions as if each had a device's part."""
+        state, fleet = self._state, self._fleet
+        found: list[list[tuple[int, int]]] = [[] for _ in range(fleet.size)]
+        parts: list[dict[int, tuple[int, int]]] = [{} for _ in range(fleet.size)]
+        for row, node_id in enumerate(fleet.node_ids):
+            for job_id in state.nodes[node_id].held:
+                job = state.jobs[job_id]
+                attempt = job.attempt
+                if attempt is None:
+                    continue
+                end_us = attempt_end_us(state, job, attempt)
+                for share in attempt.bound.shares:
+                    if share.node_id != node_id:
+                        continue
+                    if share.gpu_milli == WHOLE_MILLI:
+                        found[row].append((end_us, len(share.gpus)))
+                        continue
+                    for gpu in share.gpus:
+                        milli, last_us = parts[row].get(gpu, (0, 0))
+                        parts[row][gpu] = (milli + share.gpu_milli, max(last_us, end_us))
+            found[row] += [(last_us, 1) for _, (_, last_us) in sorted(parts[row].items())]
+            found[row].sort()
+        return found

@@ -1,0 +1,164 @@
+"""Reservations: which nodes a gang gets that no eviction can help, who may start there meanwhile, and for how long."""
+
+import random
+
+import pytest
+from msgspec.structs import replace
+
+from gangline.events.control import HoldJob
+from gangline.events.decisions import NodesReserved, PreemptionOrdered, ReservationDropped
+from gangline.events.policy import Policy
+from tests.scheduler.world import SECOND_US, World, all_of, the
+
+
+def world(nodes: int, *, gpus: int = 4, **policy: object) -> World:
+    """Return nodes with a policy that reserves soon."""
+    soon = {"reservation_after_us": 60 * SECOND_US, "reservation_interval_us": 60 * SECOND_US} | policy
+    made = World(replace(Policy(), **soon))
+    for number in range(nodes):
+        made.node(f"node-{number}", gpus)
+    made.tick()
+    return made
+
+
+def fixed(it: World, gpus: int, minutes: int | None, **changes: object) -> str:
+    """Run a job that gives way to nobody."""
+    max_runtime_us = None if minutes is None else minutes * 60 * SECOND_US
+    return it.runs(gpus=gpus, preemptible=False, max_runtime_us=max_runtime_us, **changes)
+
+
+def test_a_gang_that_no_eviction_can_help_reserves_the_nodes_that_free_up_soonest() -> None:
+    it = world(4)
+    for minutes in (400, 100, 300, 200):
+        fixed(it, 4, minutes)
+    gang = it.submit(gpus=8)
+    assert all_of(NodesReserved, it.passes(50)) == []
+    reserved = the(NodesReserved, it.passes(70))
+    assert (reserved.job_id, reserved.node_ids) == (gang, ("node-1", "node-3"))
+    assert it.state.now_us + 190 * 60 * SECOND_US < reserved.free_at_us < it.state.now_us + 200 * 60 * SECOND_US
+
+
+def test_a_gang_that_an_eviction_could_help_reserves_nothing_and_waits_for_it() -> None:
+    it = world(2)
+    for _ in range(2):
+        it.runs(gpus=4)
+    it.submit(gpus=8)
+    decided = it.passes(300)
+    assert all_of(NodesReserved, decided) == []
+    assert all_of(PreemptionOrdered, decided) == []
+
+
+def test_others_start_on_reserved_nodes_only_if_they_end_before() -> None:
+    it = world(2)
+    fixed(it, 3, 100)
+    fixed(it, 4, 100)
+    it.submit(gpus=8)
+    assert len(the(NodesReserved, it.passes(120)).node_ids) == 2
+    long = it.submit(gpus=1, max_runtime_us=200 * 60 * SECOND_US)
+    short = it.submit(gpus=1, max_runtime_us=60 * 60 * SECOND_US)
+    it.tick()
+    assert it.is_running(short)
+    assert not it.is_running(long)
+
+
+@pytest.mark.parametrize("ran_s", [5, 8_000])
+def test_without_a_declared_maximum_the_durations_seen_say_who_ends_before(ran_s: int) -> None:
+    it = world(2)
+    for _ in range(3):
+        jobs = [it.runs(gpus=1) for _ in range(8)]
+        it.passes(ran_s)
+        for job_id in jobs:
+            it.exits(job_id)
+        it.tick()
+    fixed(it, 3, 100)
+    fixed(it, 4, 100)
+    it.submit(gpus=8)
+    it.passes(120)
+    unknown = it.submit(gpus=1)
+    it.tick()
+    assert it.is_running(unknown) == (ran_s == 5)
+
+
+def test_the_nodes_are_chosen_anew_when_others_turn_out_to_be_free_sooner() -> None:
+    it = world(3)
+    jobs = [fixed(it, 4, minutes) for minutes in (100, 200, 300)]
+    gang = it.submit(gpus=8)
+    assert the(NodesReserved, it.passes(120)).node_ids == ("node-0", "node-1")
+    it.exits(jobs[2])
+    assert the(NodesReserved, it.passes(60)).node_ids == ("node-0", "node-2")
+    it.exits(jobs[0])
+    it.tick()
+    assert it.nodes_of(gang) == ["node-0", "node-2"]
+    assert not it.state.reserved
+
+
+def test_as_many_gangs_reserve_at_a_time_as_policy_says_each_its_own_nodes() -> None:
+    it = world(4, reservations_max=2)
+    for minutes in (100, 110, 120, 130):
+        fixed(it, 4, minutes)
+    gangs = [it.submit(gpus=8) for _ in range(3)]
+    reserved = all_of(NodesReserved, it.passes(120))
+    assert sorted({one.job_id for one in reserved}) == sorted(gangs[:2])
+    assert sorted(node_id for job in gangs[:2] for node_id in it.state.reserved[job].node_ids) == [
+        f"node-{number}" for number in range(4)
+    ]
+
+
+def test_a_reservation_ends_with_its_gang() -> None:
+    it = world(2)
+    for _ in range(2):
+        fixed(it, 4, 100)
+    gang = it.submit(gpus=8)
+    it.passes(120)
+    assert gang in it.state.reserved
+    it.cancel(gang)
+    it.tick()
+    assert not it.state.reserved
+
+
+def test_a_gang_that_its_user_holds_gives_its_nodes_up() -> None:
+    it = world(2)
+    for _ in range(2):
+        fixed(it, 4, 100)
+    gang = it.submit(gpus=8)
+    it.passes(120)
+    it.command(HoldJob, job_id=gang)
+    assert the(ReservationDropped, it.tick()).job_id == gang
+
+
+@pytest.mark.parametrize("preemptible", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_gang_under_a_flood_waits_at_most_until_hard_and_for_the_longest_job_on_its_nodes(
+    seed: int, preemptible: bool
+) -> None:
+    """Small jobs without end, more than the cluster holds, each as long as it may be."""
+    draw = random.Random(seed)
+    hard_s, longest_s = 1_200, 900
+    it = world(4, reservation_hard_us=hard_s * SECOND_US, min_runtime_us=10_000 * SECOND_US)
+    ends: dict[str, int] = {}
+
+    def flood() -> None:
+        while len(it.state.pending) < 6:
+            seconds = draw.randint(60, longest_s)
+            job_id = it.submit(gpus=draw.choice((1, 2)), preemptible=preemptible, max_runtime_us=seconds * SECOND_US)
+            ends[job_id] = seconds
+            it.tick(0)
+
+    def go_on() -> None:
+        it.tick(5)
+        for job_id, seconds in list(ends.items()):
+            job = it.state.jobs[job_id]
+            if job.attempt is not None and it.state.now_us - job.attempt.bound_at_us >= (seconds - 5) * SECOND_US:
+                it.exits(job_id)
+                del ends[job_id]
+        flood()
+
+    flood()
+    for _ in range(60):
+        go_on()
+    gang = it.submit(gpus=12)
+    waited_s = 0
+    while not it.is_running(gang):
+        go_on()
+        waited_s += 5
+        assert waited_s <= hard_s + longest_s
