@@ -131,7 +131,8 @@ def _check_topology(round_: Round, spec: JobSpec, allowed: Sequence[Node]) -> Re
     return refuse(
         "topology.required",
         of,
-        f"no {of} holds the gang: the largest has {most} GPUs of one type, and it asks for {spec.gpus}",
+        f"no {of} holds the gang: the largest has {most} GPUs of one type, and it asks for {spec.gpus}"
+        + (f" on {spec.nodes} nodes" if spec.nodes is not None and spec.nodes > 1 else ""),
         "ask for less, prefer the topology instead of requiring it, or leave it out",
     )
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from gangline.events.decisions import NodesReserved, ReservationDropped
 from gangline.events.policy import Policy
-from gangline.scheduler.fleet import WHOLE_MILLI, Flags, Ints
+from gangline.events.types import WHOLE_MILLI
+from gangline.scheduler.fleet import Flags, Ints
 from gangline.scheduler.reservations import attempt_end_us, is_hard
 from gangline.scheduler.room.claimants import Claiming, claims_of, turns
 from gangline.scheduler.room.claims import Victims
@@ -76,18 +77,13 @@ def _waiting(round_: Round, policy: Policy) -> list[tuple[Job, GroupKey]]:
         if _waits_long(state, policy, job := state.jobs[job_id]) and job_id not in state.reserved
     ]
     for job, group in new[:MAX_TRIED]:
-        if _is_starving(state, policy, job) or not _could_be_helped(round_, policy, job, group):
+        if is_hard(state, policy, job) or not _could_be_helped(round_, policy, job, group):
             found.append((job, group))
     return found
 
 
 def _waits_long(state: State, policy: Policy, job: Job) -> bool:
     return state.now_us - job.pending_since_us >= policy.reservation_after_us
-
-
-def _is_starving(state: State, policy: Policy, job: Job) -> bool:
-    """Whether a gang has waited half as long as it may, whatever evictions might help it."""
-    return state.now_us - job.pending_since_us >= policy.reservation_hard_us // 2
 
 
 def _could_be_helped(round_: Round, policy: Policy, job: Job, group: GroupKey) -> bool:

@@ -10,7 +10,7 @@ from gangline.scheduler.state import State
 from gangline.scheduler.views import Views
 from gangline.scheduler.views.running import SEVERAL, RunningView
 
-CACHES = frozenset({"failed", "freed", "_shares", "_seen", "_built", "fit", "empty", "_worth"})
+CACHES = frozenset({"failed", "freed", "_shares", "_seen", "_built", "fit", "empty", "_worth", "_could_hold", "_used"})
 """Attributes that depend on what was asked before, or that only lead to others."""
 
 
