@@ -40,6 +40,7 @@ RULES = (
     "priority",
     "service",
     "recovery",
+    "recovery_hold",
     "first_start",
     "fill",
     "batch",

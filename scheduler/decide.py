@@ -18,6 +18,7 @@ from gangline.scheduler.rules import (
     checkpoints,
     deadlines,
     endings,
+    held,
     holds,
     interactive,
     node_faults,
@@ -45,6 +46,7 @@ RULES: tuple[Callable[[Round], None], ...] = (
     endings.decide,
     worth.decide,
     holds.decide,
+    held.decide,
     placement.decide,
     room.decide,
     reservation.decide,
@@ -110,6 +112,9 @@ def next_due_us(state: State) -> int | None:
     if state.policy is not None and state.answers_first < state.answers_next:
         oldest = state.answers[state.answer_order[state.answers_first]]
         due.append(oldest.at_us + state.policy.answers_kept_us)
+    # One that is past waits for an upload, which has a timer of its own.
+    held_until = [room.until_us for _, room in sorted(state.room.items())]
+    due += [at_us for at_us in held_until if at_us is not None and at_us > state.now_us]
     if state.policy is not None and state.pending:
         # Room is made for those who wait, when core time crosses a multiple of the interval.
         interval_us = state.policy.room_interval_us

@@ -38,9 +38,19 @@ class Trial:
         for share in shares:
             self._change(share, 1)
 
+    def give_back(self, shares: Sequence[Share]) -> None:
+        """Let shares be free that are not."""
+        for share in shares:
+            self._change(share, -1)
+
+    @property
+    def fit(self) -> Fit:
+        """The search for room on it."""
+        return Fit(self.fleet, self._worth)
+
     def place(self, shape: Shape, allowed: Flags | None = None) -> tuple[Share, ...] | None:
         """Return where a gang would go, or None if it does not fit."""
-        return place(Fit(self.fleet, self._worth), self._state.nodes, shape, allowed)
+        return place(self.fit, self._state.nodes, shape, allowed)
 
     def _change(self, share: Share, sign: int) -> None:
         row = self.fleet.row.get(share.node_id)

@@ -10,8 +10,11 @@ from gangline.events.decisions import (
     JobEnded,
     JobRequeued,
     PreemptionOrdered,
+    RoomHeld,
 )
 from gangline.events.types import SECOND_US, Decision, Outcome, StopReason
+from gangline.scheduler.grace import grace_us
+from gangline.scheduler.recovery import hold_for
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules.retries import Failures, count, so_far, too_many
 from gangline.scheduler.state import Attempt, Job
@@ -31,13 +34,6 @@ def decide(round_: Round) -> None:
         group = _follow(round_, job)
         if group and not round_.emit(*group):
             return
-
-
-def grace_us(round_: Round, job: Job) -> int:
-    """Return the job's time between SIGTERM and SIGKILL."""
-    if job.spec.grace_us is not None:
-        return job.spec.grace_us
-    return round_.policy.grace_us if round_.policy is not None else 0
 
 
 def is_ending(job: Job, attempt: Attempt) -> bool:
@@ -63,12 +59,22 @@ def _follow(round_: Round, job: Job) -> tuple[Decision, ...]:
             reason = "cancelled"
         elif any(status.lost for status in attempt.status):
             reason = "node_lost"
-        return (
-            AttemptStopOrdered(
-                job_id=job.job_id, attempt=attempt.bound.attempt, reason=reason, grace_us=grace_us(round_, job)
-            ),
+        stop = AttemptStopOrdered(
+            job_id=job.job_id, attempt=attempt.bound.attempt, reason=reason, grace_us=grace_us(round_, job)
         )
+        return (stop, *(() if job.cancelled else _held(round_, job, attempt)))
     return ()
+
+
+def _held(round_: Round, job: Job, attempt: Attempt) -> tuple[RoomHeld, ...]:
+    """Return what is held for the next attempt of a job of which this one fails, if there is to be one."""
+    policy = round_.policy
+    if policy is None or not attempt.retryable or attempt.preempted is not None:
+        return ()
+    if too_many(policy, job, count(round_, policy, job, attempt)) is not None:
+        return ()
+    held = hold_for(round_, job, attempt)
+    return () if held is None else (held,)
 
 
 def _end_attempt(round_: Round, job: Job, attempt: Attempt) -> tuple[Decision, ...]:
@@ -95,6 +101,7 @@ def _end_attempt(round_: Round, job: Job, attempt: Attempt) -> tuple[Decision, .
     return (
         AttemptEnded(job_id=job.job_id, attempt=number, outcome="failed", cause=attempt.failure),
         _requeued(job, number, failures, attempt.failure),
+        *_held(round_, job, attempt),
     )
 
 

@@ -1,7 +1,13 @@
-"""What is held for a claimant is let go when it can no longer become his."""
+"""What is held for a claimant is let go when it can no longer become his.
+
+Of what is held for a recovering gang the rest stays held if a part of it is lost, and all of it while an upload is
+waited for, which has a deadline of its own.
+"""
 
 from gangline.events.decisions import RoomHeld, RoomReleased
+from gangline.events.policy import Policy
 from gangline.events.types import Share
+from gangline.scheduler.recovery import reduced
 from gangline.scheduler.round import Round
 from gangline.scheduler.state import Job, State
 
@@ -10,20 +16,29 @@ def decide(round_: Round) -> None:
     """Release what cannot be bound any more, or has been held too long."""
     state = round_.state
     for job_id in sorted(state.room):
-        cause = _over(state, state.jobs.get(job_id), state.room[job_id])
-        if cause is not None and not round_.emit(RoomReleased(job_id=job_id, cause=cause)):
+        room = state.room[job_id]
+        cause = _over(state, state.jobs.get(job_id), room)
+        decision: RoomHeld | RoomReleased | None = None
+        if cause is not None:
+            decision = RoomReleased(job_id=job_id, cause=cause)
+        elif (
+            lost := next((one for share in room.shares if (one := _lost(state, share)) is not None), None)
+        ) is not None:
+            less = reduced(state, round_.policy or Policy(), room)
+            decision = RoomReleased(job_id=job_id, cause=lost) if less is None else less
+        if decision is not None and not round_.emit(decision):
             return
 
 
 def _over(state: State, job: Job | None, room: RoomHeld) -> str | None:
-    """Return why the job will not be bound to what is held for it; None if it may be."""
+    """Return why the job will not be bound to anything that is held for it; None if it may be."""
     if job is None or job.cancelled:
         return "the job has ended"
     if job.held:
         return "the job is held by its user"
-    if room.until_us is not None and room.until_us <= state.now_us:
+    if room.until_us is not None and room.until_us <= state.now_us and "upload" not in job.barriers:
         return "it was held long enough"
-    return next((cause for share in room.shares if (cause := _lost(state, share)) is not None), None)
+    return None
 
 
 def _lost(state: State, share: Share) -> str | None:

@@ -1,8 +1,9 @@
 """An interactive job ends when its agent has found it idle for its time-out."""
 
 from gangline.events.decisions import AttemptStopOrdered
+from gangline.scheduler.grace import grace_us
 from gangline.scheduler.round import Round
-from gangline.scheduler.rules.attempts import grace_us, is_ending
+from gangline.scheduler.rules.attempts import is_ending
 
 RULE = "interactive"
 

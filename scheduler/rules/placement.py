@@ -10,11 +10,11 @@ from gangline.events.ids import derived
 from gangline.events.policy import Policy
 from gangline.events.types import RoleLaunch, Share
 from gangline.scheduler.fleet import Flags
+from gangline.scheduler.grace import grace_us
 from gangline.scheduler.line import Line
 from gangline.scheduler.placement import place
 from gangline.scheduler.reservations import expected_end_us, is_hard
 from gangline.scheduler.round import Round
-from gangline.scheduler.rules.attempts import grace_us
 from gangline.scheduler.shapes import Shape, shape_of
 from gangline.scheduler.state import Job, Node, State
 from gangline.scheduler.views import Views
@@ -31,8 +31,6 @@ def decide(round_: Round) -> None:
     """Bind every pending job that fits, if anything came since the last round that could let one start."""
     policy = round_.policy
     if policy is None or not round_.state.placement_due:
-        return
-    if not _bind_held(round_, policy):
         return
     pending = round_.views.pending
     groups = [
@@ -124,7 +122,8 @@ def allowed_nodes(state: State, policy: Policy, views: Views, job: Job) -> tuple
             return True, None
         if len(free) < len(types):
             mask = views.nodes.fleet.types_mask(free)
-    for bar in (_reserved(state, policy, views, job), _spares(policy, views, job)):
+    spares = None if job.recovering else spare_nodes(policy, views)
+    for bar in (_reserved(state, policy, views, job), spares):
         if bar is not None:
             mask = ~bar if mask is None else mask & ~bar
     return False, mask
@@ -147,45 +146,18 @@ def _reserved(state: State, policy: Policy, views: Views, job: Job) -> Flags | N
     return bar
 
 
-def _spares(policy: Policy, views: Views, job: Job) -> Flags | None:
-    """Return the wholly free nodes that are kept for recovery: the last ones."""
+def spare_nodes(policy: Policy, views: Views) -> Flags | None:
+    """Return the wholly free nodes that are kept for recovery: the last ones; None if there are none."""
     fleet = views.nodes.fleet
     count = max(policy.spare_nodes, policy.spare_ppm * fleet.size // 1_000_000)
-    if not count or job.recovering or "spares" not in policy.rules:
+    if not count or "spares" not in policy.rules:
         return None
     whole = np.flatnonzero((fleet.whole_free == fleet.devices) & (fleet.devices > 0) & ~fleet.blocked)
     if not whole.size:
         return None
-    bar = np.zeros(fleet.size, np.bool_)
-    bar[whole[-count:]] = True
-    return bar
-
-
-def _bind_held(round_: Round, policy: Policy) -> bool:
-    """Bind every claimant whose held shares are free; False if the round is full."""
-    for job_id in sorted(round_.state.room):
-        state = round_.state
-        job, room = state.jobs.get(job_id), state.room[job_id]
-        if job is None or job_id not in state.pending or job.held or job.barriers:
-            continue
-        if not all(_is_free(state.nodes.get(share.node_id), share) for share in room.shares):
-            continue
-        port = free_port(state, policy, state.nodes[room.shares[0].node_id])
-        if port is not None and not round_.emit(binding(round_, job, room.shares, port)):
-            return False
-    return True
-
-
-def _is_free(node: Node | None, share: Share) -> bool:
-    """Whether nobody has what is held."""
-    if node is None or node.is_blocked:
-        return False
-    free = dict(zip(node.gpus, node.free_milli, strict=True))
-    return (
-        all(free.get(gpu, 0) >= share.gpu_milli for gpu in share.gpus)
-        and (not share.cpu_milli or node.cpu_free_milli >= share.cpu_milli)
-        and (not share.memory_bytes or node.memory_free_bytes >= share.memory_bytes)
-    )
+    spares = np.zeros(fleet.size, np.bool_)
+    spares[whole[-count:]] = True
+    return spares
 
 
 def binding(round_: Round, job: Job, shares: tuple[Share, ...], port: int) -> GangBound:

@@ -9,6 +9,7 @@ from heapq import heappop, heappush
 
 from gangline.events.policy import Policy
 from gangline.events.types import Decision
+from gangline.scheduler.recovery import is_whole
 from gangline.scheduler.room import batch, consolidation, fill, first_start, priority, reclaim, recovery, service
 from gangline.scheduler.room.claimants import Claiming, claims_of, turns, without_ping_pong
 from gangline.scheduler.room.claims import Bench, Claim, Victims
@@ -17,7 +18,7 @@ from gangline.scheduler.room.plan import plan_of, plan_of_gang
 from gangline.scheduler.round import Round
 from gangline.scheduler.state import Job, State
 from gangline.scheduler.turns import turn_of
-from gangline.scheduler.views.pending import GroupKey
+from gangline.scheduler.views.pending import GroupKey, key_of
 from gangline.scheduler.views.running import Runs
 
 EVICTIONS: tuple[tuple[str, Callable[[Claim, Bench], Victims | None]], ...] = (
@@ -43,12 +44,28 @@ def decide(round_: Round) -> None:
     policy, state = round_.policy, round_.state
     if policy is None or not state.pending or not (is_due(state, policy.room_interval_us) or state.more):
         return
+    _for_incomplete(round_, policy)
     still_open = _for_each(round_, policy)
     if still_open and is_due(state, policy.reclaim_interval_us) and not round_.full:
         _reclaim_a_gang(round_, policy, still_open)
     for name, rule in (("fill", fill.decide), ("batch", batch.decide)):
         if name in policy.rules and not round_.full:
             rule(round_, policy)
+
+
+def _for_incomplete(round_: Round, policy: Policy) -> None:
+    """Make room for the recovering gangs for which less is held than they need, counting in what is."""
+    for job_id in sorted(round_.state.room):
+        state, views = round_.state, round_.views
+        job, room = state.jobs.get(job_id), state.room[job_id]
+        if job is None or job_id not in state.pending or job.held or job.barriers or is_whole(job.spec, room.shares):
+            continue
+        with views.lent(state, job_id):
+            group = key_of(policy, job, views.nodes.fleet.widest)
+            claims = claims_of(round_, policy, group, job, views.running.runs(state, policy))
+            _, decisions = _room_for(round_, policy, job, claims)
+        if decisions and not round_.emit(*decisions):
+            return
 
 
 def _for_each(round_: Round, policy: Policy) -> list[GroupKey]:

@@ -12,7 +12,7 @@ from gangline.scheduler.views.pending import PendingView
 from gangline.scheduler.views.running import RunningView
 from gangline.scheduler.views.uses import UsesView
 
-__all__ = ["NodesView", "PendingView", "RunningView", "UsesView", "Views"]
+__all__ = ["Lent", "NodesView", "PendingView", "RunningView", "UsesView", "Views"]
 
 
 class Views:
@@ -54,6 +54,13 @@ class Views:
             self.running.follow(state, what, key)
         self.pending.reopen(self.nodes)
 
+    def lent(self, state: State, job_id: str) -> "Lent":
+        """Let the indexes be, while this is entered, as if nothing were held for a job, nor its queue charged for it.
+
+        So it is tried whether the job fits with what it has already. The state must be the same all the while.
+        """
+        return Lent(self, state, job_id)
+
     def round_over(self, before: State, after: State) -> None:
         """Follow the state to the end of a round; `after` differs from `before` in its journal, which is cut."""
         self.sync(before)
@@ -64,3 +71,20 @@ class Views:
         self.uses.rebuild(state)
         self.pending.rebuild(state, self.nodes)
         self.running.rebuild(state, self.nodes)
+
+
+class Lent:
+    """Indexes from which what one job has held and is charged for is taken off for a while."""
+
+    def __init__(self, views: Views, state: State, job_id: str) -> None:
+        self._views = views
+        self._state = state
+        self._job_id = job_id
+
+    def __enter__(self) -> None:
+        self._views.nodes.lend(self._state, self._job_id)
+        self._views.uses.uncharge(self._job_id)
+
+    def __exit__(self, *_: object) -> None:
+        self._views.nodes.take_back(self._state, self._job_id)
+        self._views.uses.follow(self._state, "job", self._job_id)

@@ -97,6 +97,25 @@ class NodesView:
         elif what == "reserved":
             self._reserve(state)
 
+    def lend(self, state: State, job_id: str) -> None:
+        """Leave free what is held for a job, until `take_back`; the state must not change meanwhile."""
+        freed = len(self.freed)
+        room = self._holds.get(job_id)
+        for node_id in _nodes_of(room):
+            self._holds_on[node_id].pop(job_id, None)
+            self._refresh(state, node_id)
+        del self.freed[freed:]
+
+    def take_back(self, state: State, job_id: str) -> None:
+        """Take off again what is held for a job."""
+        freed = len(self.freed)
+        room = self._holds.get(job_id)
+        if room is not None:
+            self._hold(job_id, room)
+        for node_id in _nodes_of(room):
+            self._refresh(state, node_id)
+        del self.freed[freed:]
+
     def learn(self, state: State) -> None:
         """Follow what holes are worth; to learn it changes no job and no node."""
         worth = worth_of(state)
@@ -152,6 +171,10 @@ class NodesView:
             old, new = before.get(job_id, _NO_ROWS), self.reserved.get(job_id, _NO_ROWS)
             if not np.array_equal(old, new):
                 self.freed += [*old.tolist(), *new.tolist()]
+
+
+def _nodes_of(room: RoomHeld | None) -> Sequence[str]:
+    return () if room is None else tuple(dict.fromkeys(share.node_id for share in room.shares))
 
 
 _NO_ROWS: Ints = np.zeros(0, np.int64)

@@ -77,6 +77,10 @@ class UsesView:
                 return False
         return True
 
+    def uncharge(self, job_id: str) -> None:
+        """Count a job for nothing until it is followed again."""
+        self._add(-1, self.charges.pop(job_id, ()))
+
     def _used_of_late(self, state: State) -> Mapping[str, int]:
         total: defaultdict[str, int] = defaultdict(int)
         for queue, usage in sorted(state.usage.items()):
@@ -93,12 +97,15 @@ class UsesView:
             self.charges[job_id] = after
         if before == after:
             return
-        for sign, charge in ((-1, before), (1, after)):
-            for queue, gpu_type, milli, preemptible in charge:
-                for path in self.tree.prefixes(queue):
-                    self.use[path, gpu_type] += sign * milli
-                    if not preemptible:
-                        self.fixed[path, gpu_type] += sign * milli
+        self._add(-1, before)
+        self._add(1, after)
+
+    def _add(self, sign: int, charge: Charge) -> None:
+        for queue, gpu_type, milli, preemptible in charge:
+            for path in self.tree.prefixes(queue):
+                self.use[path, gpu_type] += sign * milli
+                if not preemptible:
+                    self.fixed[path, gpu_type] += sign * milli
 
 
 def charge_of(state: State, job: Job) -> Charge:

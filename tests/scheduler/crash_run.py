@@ -24,7 +24,7 @@ import msgspec
 
 from gangline.events import codec, identity, sqlite_wal
 from gangline.events.control import ClockTicked, TickerTookOver
-from gangline.events.decisions import Answer, AnswerRepeated, InputQuarantined
+from gangline.events.decisions import Answer, AnswerRepeated, InputQuarantined, RoomHeld
 from gangline.events.log import CONTROL
 from gangline.events.sqlite import SqliteLog
 from gangline.events.sqlite_partition import Partition
@@ -121,11 +121,13 @@ class CrashWorld(World):
 
 
 def plain(decision: Decision) -> str:
-    """Return a decision without the control indices in it, which depend on how many tickers took over before."""
+    """Return a decision without the indices and times in it that depend on how many tickers took over before."""
     if isinstance(decision, AnswerRepeated):
         decision = msgspec.structs.replace(decision, first_control_index=0)
     if isinstance(decision, Answer | InputQuarantined):
         decision = msgspec.structs.replace(decision, control_index=0)
+    if isinstance(decision, RoomHeld) and decision.until_us is not None:
+        decision = msgspec.structs.replace(decision, until_us=0)
     return codec.encode(decision).hex()
 
 

@@ -1,0 +1,73 @@
+"""Jobs for which shares are held are bound to them, as soon as all of them are free.
+
+What is held for a recovering gang may be less than it needs: then it is bound as soon as there is room for it together
+with what others have left, on spare nodes first.
+"""
+
+import numpy as np
+
+from gangline.events.decisions import GangBound
+from gangline.events.policy import Policy
+from gangline.events.types import Share
+from gangline.scheduler.placement import place
+from gangline.scheduler.recovery import is_whole
+from gangline.scheduler.round import Round
+from gangline.scheduler.rules.placement import allowed_nodes, binding, free_port, spare_nodes
+from gangline.scheduler.shapes import shape_of
+from gangline.scheduler.state import Job, Node
+
+
+def decide(round_: Round) -> None:
+    """Bind every job whose held shares are free, if anything came since the last round that could have freed them."""
+    policy = round_.policy
+    if policy is None or not round_.state.placement_due:
+        return
+    for job_id in sorted(round_.state.room):
+        state = round_.state
+        job, room = state.jobs.get(job_id), state.room[job_id]
+        if job is None or job_id not in state.pending or job.held or job.barriers:
+            continue
+        shares: tuple[Share, ...] | None = room.shares
+        if not is_whole(job.spec, room.shares):
+            shares = _completed(round_, policy, job)
+        elif not all(_is_free(state.nodes.get(share.node_id), share) for share in room.shares):
+            continue
+        bound = None if shares is None else _binding(round_, policy, job, shares)
+        if bound is not None and not round_.emit(bound):
+            return
+
+
+def _binding(round_: Round, policy: Policy, job: Job, shares: tuple[Share, ...]) -> GangBound | None:
+    state = round_.state
+    port = free_port(state, policy, state.nodes[shares[0].node_id])
+    return None if port is None else binding(round_, job, shares, port)
+
+
+def _completed(round_: Round, policy: Policy, job: Job) -> tuple[Share, ...] | None:
+    """Return where a recovering gang fits now that has less held than it needs; None if it still does not."""
+    state, views = round_.state, round_.views
+    with views.lent(state, job.job_id):
+        barred, allowed = allowed_nodes(state, policy, views, job)
+        if barred:
+            return None
+        spares = spare_nodes(policy, views)
+        if spares is not None:
+            held = np.zeros(views.nodes.fleet.size, np.bool_)
+            held[[views.nodes.fleet.row[share.node_id] for share in state.room[job.job_id].shares]] = True
+            near = spares | held if allowed is None else allowed & (spares | held)
+            shares = place(views.nodes.fit, state.nodes, shape_of(job.spec), near)
+            if shares is not None:
+                return shares
+        return place(views.nodes.fit, state.nodes, shape_of(job.spec), allowed)
+
+
+def _is_free(node: Node | None, share: Share) -> bool:
+    """Whether nobody has what is held."""
+    if node is None or node.is_blocked:
+        return False
+    free = dict(zip(node.gpus, node.free_milli, strict=True))
+    return (
+        all(free.get(gpu, 0) >= share.gpu_milli for gpu in share.gpus)
+        and (not share.cpu_milli or node.cpu_free_milli >= share.cpu_milli)
+        and (not share.memory_bytes or node.memory_free_bytes >= share.memory_bytes)
+    )
