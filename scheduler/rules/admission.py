@@ -8,6 +8,7 @@ from gangline.events.policy import Policy
 from gangline.events.types import WHOLE_MILLI, JobSpec
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules.admission_options import check_options
+from gangline.scheduler.rules.admission_quota import check_leaf, check_quota
 from gangline.scheduler.rules.dependencies import check_after
 from gangline.scheduler.rules.refusals import Refusal, listed, refuse, shown
 from gangline.scheduler.state import Node
@@ -25,7 +26,9 @@ def admit(round_: Round, policy: Policy, job_id: str, spec: JobSpec) -> Refusal 
         or check_options(policy, spec)
         or check_after(round_.state, policy, job_id, spec)
         or _check_queue(policy, spec)
+        or check_leaf(policy, spec)
         or _check_cluster(round_, spec)
+        or check_quota(round_, policy, spec)
     )
 
 

@@ -101,6 +101,7 @@ BOUNDS: Mapping[str, _Bounds] = MappingProxyType(
 NOT_ABOVE = (
     ("usage_step_us", "half_life_us", "usage would decay in steps longer than its half-life"),
     ("protection_from_us", "protection_until_us", "protection would end before it begins"),
+    ("reservation_after_us", "reservation_hard_us", "nodes would be shut for a gang before they are reserved for it"),
 )
 """Pairs of which the first must not be above the second."""
 

@@ -123,6 +123,10 @@ CONTRADICTIONS: dict[str, tuple[Policy, str]] = {
         Policy(protection_from_us=24 * HOUR_US, protection_until_us=HOUR_US),
         "protection_from_us is 86400000000, above protection_until_us, which is 3600000000",
     ),
+    "a reservation that is hard before it is made": (
+        Policy(reservation_after_us=HOUR_US, reservation_hard_us=HOUR_US - 1),
+        "before they are reserved for it: lower the one or raise the other",
+    ),
     "levels out of order": (Policy(levels_us=(HOUR_US, HOUR_US)), "levels_us has 3600000000 after 3600000000"),
     "a time that overflows": (Policy(reclaim_after_us=1 << 61), "name at most"),
     "an orphan": (Policy(queues=(Queue(path="a/b"),)), "'a/b' is an orphan"),
