@@ -21,13 +21,14 @@ def place_gpus(fit: Fit, shape: Shape, allowed: Flags | None = None) -> list[Par
     """Return where the ranks of a gang go, empty if it does not fit."""
     fleet = fit.fleet
     mask = fleet.types_mask(shape.gpu_types)
+    # What is small does not depend on what is allowed just now: else a gang that fits nowhere would fit somewhere.
+    widest = fleet.widest if mask is None else int(fleet.devices[mask].max(initial=0))
     if allowed is not None:
         mask = allowed if mask is None else mask & allowed
     if shape.nodes is not None and shape.nodes > 1:
         if shape.required == "node":
             return []
         return _place_spread(fit, shape, shape.nodes, mask)
-    widest = fleet.widest if mask is None else int(fleet.devices[mask].max(initial=0))
     if shape.nodes == 1 or shape.gpus <= widest:
         ranks = max(shape.gpus, 1)
         ask = Ask(shape.gpus, shape.gpu_milli, shape.cpu_milli * ranks, shape.memory_bytes * ranks)

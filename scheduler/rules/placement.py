@@ -95,7 +95,9 @@ def _try(
         shares = place(views.nodes.fit, round_.state.nodes, group.shape, allowed)
         if shares is None:
             failed[tried] = None
-            if allowed is None or place(views.nodes.fit, round_.state.nodes, group.shape) is None:
+            # Roles are placed one after the other: they may find room on some of the nodes, and none on all.
+            never = not group.shape.roles
+            if never and (allowed is None or place(views.nodes.fit, round_.state.nodes, group.shape) is None):
                 views.pending.failed[group.shape] = None
             return None
         port = free_port(round_.state, policy, round_.state.nodes[shares[0].node_id])

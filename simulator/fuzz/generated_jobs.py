@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from gangline.events.policy import Queue
-from gangline.events.types import Elastic, JobSpec, Topology
+from gangline.events.types import Elastic, JobSpec, Role, Topology
 from gangline.simulator.fuzz.dice import Dice
 from gangline.simulator.fuzz.generated_policies import leaves
 from gangline.simulator.fuzz.plan import (
@@ -23,7 +23,7 @@ SECOND_US = 1_000_000
 WHOLE_MILLI = 1000
 REQUIRED: tuple[Topology, ...] = ("none", "none", "none", "none", "none", "none", "node", "pod")
 PREFERRED: tuple[Topology, ...] = ("none", "none", "none", "pod")
-KINDS = ("plain",) * 17 + ("elastic", "array", "interactive")
+KINDS = ("plain",) * 14 + ("elastic", "elastic", "array", "interactive", "roles", "roles")
 ENDINGS = (LASTS, LASTS, LASTS, 1, -9, CANNOT_LAUNCH, CANNOT_EVER_LAUNCH, NODE_CANNOT_LAUNCH)
 
 
@@ -37,7 +37,7 @@ class Jobs:
         self._total = sum(self._sizes)
         self._types = sorted({machine.gpu_type for machine in machines})
         self._queues = leaves(tree)
-        self._preemptible_percent = dice.pick([50, 80, 100])
+        self._preemptible_percent = dice.pick([20, 50, 80, 80, 100, 100])
         self._work_most_s = dice.pick([5, 20, 60])
 
     def steps(self) -> list[AnyStep]:
@@ -115,11 +115,26 @@ class Jobs:
             topology_preferred=dice.pick(PREFERRED),
             elastic=elastic,
             interactive=interactive,
+            roles=self._roles() if kind == "roles" else (),
             array=array,
             array_parallel=dice.between(1, 2) if array is not None and dice.percent(50) else None,
             after=tuple(str(dice.below(number + 1)) for _ in range(dice.between(1, 2))) if dice.percent(5) else (),
             data_bytes=dice.pick([0, 0, 10, 5_000]),
             held=dice.percent(3),
+        )
+
+    def _roles(self) -> tuple[Role, ...]:
+        """Return actors with CPUs, and now and then one with a part of a GPU."""
+        dice = self._dice
+        return tuple(
+            Role(
+                name=f"role-{number}",
+                ranks=dice.between(1, 3),
+                gpu_milli=dice.pick([0, 0, 0, 300, 1000]),
+                cpu_milli=dice.pick([0, 500, 1_000, 2_000]),
+                memory_bytes=dice.pick([0, 0, 500]),
+            )
+            for number in range(dice.between(1, 2))
         )
 
     def _size(self) -> tuple[int, int, int | None]:

@@ -86,7 +86,7 @@ def every_gang_is_whole(ledger: Ledger, decision: Decision) -> Iterator[str]:
         yield f"{decision.job_id} has to stay within a node and gets {sorted(nodes)}"
     if spec.topology_required == "pod" and len({one.pod for one in has}) > 1:
         yield f"{decision.job_id} has to stay within a pod and gets {sorted({one.pod for one in has})}"
-    types = {one.gpu_type for one in has} if gpus else set()
+    types = {ledger.nodes[share.node_id].has.gpu_type for share in own} if gpus else set()
     if gpus and (len(types) > 1 or (spec.gpu_types and not types <= set(spec.gpu_types))):
         yield f"{decision.job_id} accepts {spec.gpu_types or 'one type'} and gets {sorted(types)}"
 
