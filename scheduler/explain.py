@@ -1,115 +1,96 @@
-"""`explain(state, job_id) -> text`: why a job waits, or what it does, and the nearest thing that would change it."""
+"""`explain(state, job_id)`: why a job waits, or what it does, and the nearest thing that would change it.
 
-from collections.abc import Sequence
+Pure, and as of just after a round: asked of the state at any index of the log, it answers for that moment.
+"""
 
-from gangline.events.types import WHOLE_MILLI, JobSpec
-from gangline.scheduler.placement import place_parts
-from gangline.scheduler.shapes import shape_of
-from gangline.scheduler.state import Attempt, Job, Node, State
-from gangline.scheduler.turns import turn_of_job
+from gangline.scheduler.explanation.nodes import NodeReasons
+from gangline.scheduler.explanation.question import Question
+from gangline.scheduler.explanation.running import history_notes, running_notes, running_text
+from gangline.scheduler.explanation.soonest import change_of, change_of_barred
+from gangline.scheduler.explanation.values import Explanation, NodeReason
+from gangline.scheduler.explanation.waits import Waits, barrier_of, before, waits_of
+from gangline.scheduler.state import Job, State
 from gangline.scheduler.views import Views
+
+__all__ = ["explain", "explanation", "why_not"]
 
 
 def explain(state: State, job_id: str) -> str:
-    """Return one sentence or a few about a job, as of just after a round."""
+    """Return one sentence or a few about a job."""
+    return explanation(state, job_id, with_change=False).text
+
+
+def explanation(state: State, job_id: str, *, with_change: bool = True) -> Explanation:
+    """Return all that is known of why a job stands as it does; what would change it costs a search."""
     job = state.jobs.get(job_id)
-    if job is not None:
-        return _running(job, job.attempt) if job.attempt is not None else _pending(state, job)
-    outcome = state.ended.get(job_id)
-    if outcome is not None:
-        return f"it has ended: {outcome}"
-    return f"no job '{job_id}' is known here: it was never admitted, or it ended so long ago that the core forgot it"
-
-
-def _running(job: Job, attempt: Attempt) -> str:
-    nodes = ", ".join(share.node_id for share in attempt.bound.shares)
-    left = [
-        share.node_id for share, status in zip(attempt.bound.shares, attempt.status, strict=True) if not status.gone
-    ]
-    number = f"attempt {attempt.bound.attempt}"
-    if attempt.stop is None:
-        return f"{number} runs on {nodes}"
-    why = "it was cancelled" if job.cancelled else attempt.failure or attempt.stop.reason
-    return f"{number} is told to stop ({why}); its ranks are not reported gone from {', '.join(left) or 'any node'}"
-
-
-def _pending(state: State, job: Job) -> str:
-    if job.held:
-        return f"it is held by its user: `gangline job release {job.job_id}` lets it start"
+    if job is None:
+        return _ended(state, job_id)
     views = Views()
     views.sync(state)
-    ahead = 0
-    if state.policy is not None:
-        turn = turn_of_job(state, state.policy, views, job)
-        others = (state.jobs[other] for other in sorted(state.pending))
-        ahead = sum(turn_of_job(state, state.policy, views, other) < turn for other in others)
-    waits = f"it waits, with {ahead} pending before it" if ahead else "it waits, first of all that are pending"
-    return f"{waits}: {_obstacle(state, views, job.spec)}"
+    attempt = job.attempt
+    if attempt is not None:
+        return Explanation(
+            job_id=job_id,
+            standing="stopping" if attempt.is_stopping else "running",
+            rule="",
+            text=running_text(job, attempt),
+            notes=(*running_notes(state, state.policy, views, job, attempt), *history_notes(job)),
+        )
+    return _pending(state, views, job, with_change=with_change)
 
 
-def _obstacle(state: State, views: Views, spec: JobSpec) -> str:
-    """Return what keeps a gang from being placed."""
-    fleet = [state.nodes[node_id] for node_id in state.node_order]
-    if not fleet:
-        return "no node has registered yet; start an agent"
-    allowed = [node for node in fleet if not spec.gpu_types or node.gpu_type in spec.gpu_types]
-    if not allowed:
-        return f"no node has a GPU of type {' or '.join(sorted(spec.gpu_types))}"
-    if place_parts(views.nodes.fit, shape_of(spec)):
-        return "it fits now, and starts with the next round unless the ports of its node are used up"
-    text = _shortage(allowed, spec)
-    if not place_parts(views.nodes.empty, shape_of(spec)):
-        return f"{text}; the nodes have changed since it was admitted, and even empty they do not hold it: cancel it"
-    return text
+def why_not(state: State, job_id: str, node_id: str) -> tuple[NodeReason, ...]:
+    """Return everything that keeps a job from a node; nothing if the node could hold it, or its part of it.
+
+    Of a running job it is as if it asked again. Raises KeyError for a job or node that the state does not know.
+    """
+    job, node = state.jobs[job_id], state.nodes[node_id]
+    if state.policy is None:
+        return (NodeReason(kind="policy", text="no policy is active yet"),)
+    views = Views()
+    views.sync(state)
+    found = list(NodeReasons(Question(state, state.policy, views, job)).of(node))
+    barrier = barrier_of(state, job) if job.attempt is None else None
+    if barrier is not None:
+        found.append(NodeReason(kind=barrier.rule, text=f"wherever: {barrier.text}"))
+    return tuple(found)
 
 
-def _shortage(allowed: Sequence[Node], spec: JobSpec) -> str:
-    largest = max(len(node.gpus) for node in allowed)
-    if spec.gpu_milli < WHOLE_MILLI:
-        freest = max(allowed, key=lambda node: max(node.free_milli, default=0))
-        free = max(freest.free_milli, default=0)
-        need, have = f"{spec.gpu_milli} thousandths of one GPU", f"{freest.node_id}, the freest node, has {free} of one"
-        return f"it needs {need}; {have}{_fed(freest, spec, 1, enough=free >= spec.gpu_milli)}"
-    if spec.nodes is not None and spec.nodes > 1:
-        each = spec.gpus // spec.nodes
-        return f"it needs {spec.nodes} nodes of one type with {each} free GPUs each; {_ready(allowed, spec, each)}"
-    if spec.nodes == 1 or spec.gpus <= largest:
-        freest = max(allowed, key=lambda node: node.whole_free)
-        have = f"{freest.node_id}, the freest node, has {freest.whole_free}"
-        enough = freest.whole_free >= spec.gpus
-        return f"it needs {spec.gpus} free GPUs on one node; {have}{_fed(freest, spec, spec.gpus, enough=enough)}"
-    if not largest:
-        return f"it needs {spec.gpus} GPUs, and no node has any"
-    whole, remainder = divmod(spec.gpus, largest)
-    more = f" and one more with {remainder} free GPUs" if remainder else ""
-    return f"it needs {whole} wholly free nodes of {largest} GPUs of one type{more}; {_ready(allowed, spec, largest)}"
+def _ended(state: State, job_id: str) -> Explanation:
+    outcome = state.ended.get(job_id)
+    if outcome is not None:
+        return Explanation(job_id=job_id, standing="ended", rule="", text=f"it has ended: {outcome}")
+    text = f"no job '{job_id}' is known here: it was never admitted, or it ended so long ago that the core forgot it"
+    return Explanation(job_id=job_id, standing="unknown", rule="", text=text)
 
 
-def _fed(node: Node, spec: JobSpec, ranks: int, *, enough: bool) -> str:
-    """Return what a node with GPUs enough lacks."""
-    if not enough:
-        return ""
-    cpu, memory = spec.cpu_milli * ranks, spec.memory_bytes * ranks
-    return (
-        f", but {node.cpu_free_milli}m CPU and {node.memory_free_bytes:,} bytes of memory free, "
-        f"where the gang asks for {cpu}m and {memory:,} bytes"
-    )
-
-
-def _ready(allowed: Sequence[Node], spec: JobSpec, gpus: int) -> str:
-    """Return of which type the most nodes have so many free GPUs, with the CPU and memory for them, and how many."""
-    types = sorted({node.gpu_type for node in allowed})
-    ready = [node.gpu_type for node in allowed if _holds(node, spec, gpus)]
-    counts = [(ready.count(gpu_type), gpu_type) for gpu_type in types]
-    # The most; of equals the first type.
-    count, gpu_type = min(counts, key=lambda found: (-found[0], found[1]))
-    return f"{count} of type {gpu_type} are ready for it"
-
-
-def _holds(node: Node, spec: JobSpec, gpus: int) -> bool:
-    """Whether a node has so many wholly free devices, and the CPU and memory of as many ranks."""
-    return (
-        node.whole_free >= gpus
-        and (not spec.cpu_milli or node.cpu_free_milli >= spec.cpu_milli * gpus)
-        and (not spec.memory_bytes or node.memory_free_bytes >= spec.memory_bytes * gpus)
+def _pending(state: State, views: Views, job: Job, *, with_change: bool) -> Explanation:
+    barrier = barrier_of(state, job)
+    if barrier is not None:
+        return Explanation(
+            job_id=job.job_id,
+            standing="pending",
+            rule=barrier.rule,
+            text=barrier.text,
+            change=change_of_barred(state, job, barrier.rule) if with_change else None,
+            notes=tuple(history_notes(job)),
+        )
+    if state.policy is None:
+        return Explanation(
+            job_id=job.job_id, standing="pending", rule="order", text="it waits: no policy is active yet"
+        )
+    question = Question(state, state.policy, views, job)
+    first, number = before(question)
+    waits: Waits = waits_of(question)
+    line = f"it waits, with {number} pending before it" if number else "it waits, first of all that are pending"
+    return Explanation(
+        job_id=job.job_id,
+        standing="pending",
+        rule=waits.rule,
+        text=f"{line}: {waits.text}",
+        nodes=waits.nodes,
+        before=first,
+        before_count=number,
+        change=change_of(question) if with_change else None,
+        notes=tuple(history_notes(job)),
     )

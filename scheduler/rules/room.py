@@ -18,7 +18,7 @@ from gangline.scheduler.room.plan import plan_of, plan_of_gang
 from gangline.scheduler.round import Round
 from gangline.scheduler.state import Job, State
 from gangline.scheduler.turns import turn_of
-from gangline.scheduler.views.pending import GroupKey, key_of
+from gangline.scheduler.views.pending import GroupKey, key_of, may_start
 from gangline.scheduler.views.running import Runs
 
 EVICTIONS: tuple[tuple[str, Callable[[Claim, Bench], Victims | None]], ...] = (
@@ -142,3 +142,13 @@ def _reclaim_a_gang(round_: Round, policy: Policy, groups: Sequence[GroupKey]) -
             if plan is not None:
                 round_.emit(*evicting(round_.state, policy, job.job_id, plan))
                 return
+
+
+def room_for(round_: Round, policy: Policy, job: Job) -> tuple[Decision, ...]:
+    """Return how room would be made for a job if it were its turn now; nothing if that cannot be."""
+    views = round_.views
+    if not may_start(round_.state, job):
+        return ()
+    group = views.pending.group_of(job.job_id)
+    runs = views.running.runs(round_.state, policy)
+    return _room_for(round_, policy, job, claims_of(round_, policy, group, job, runs))[1]

@@ -42,7 +42,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "more than the guarantee for who may not borrow": (
         {"queue": "vision/cars", "gpus": 5, "preemptible": False},
-        "may not borrow, and queue 'vision/cars' has a guarantee of 4 GPUs: let the job be preemptible, ask for at most 4",
+        "may not borrow, and queue 'vision/cars' has a guarantee of 4 GPUs: let the job be preemptible, ask for",
     ),
     "more than the ceiling for the only type that it accepts": (
         {"queue": "speech", "gpus": 8, "gpu_types": ("A100",)},
