@@ -7,9 +7,10 @@ from gangline.scheduler.explanation.question import Question
 from gangline.scheduler.explanation.quotas import bars_of
 from gangline.scheduler.explanation.quotas import change as quota_change
 from gangline.scheduler.explanation.values import Change
-from gangline.scheduler.explanation.waits import leaving_for, waits_for
+from gangline.scheduler.explanation.waits import first_before, leaving_for, waits_for
 from gangline.scheduler.explanation.words import named, span
 from gangline.scheduler.fleet import Flags
+from gangline.scheduler.placement import place_parts
 from gangline.scheduler.reservations import attempt_end_us
 from gangline.scheduler.room.trial import Trial
 from gangline.scheduler.round import Round
@@ -52,6 +53,10 @@ def change_of(question: Question) -> Change | None:
     if bars:
         return quota_change(question, bars)
     _, allowed = allowed_nodes(question.state, question.policy, question.views, question.job)
+    if place_parts(question.views.nodes.fit, question.shape, allowed):
+        heads = first_before(question) if question.policy.head_blocks else ()
+        text = f"when {heads[0]} starts" if heads else "with the next round"
+        return Change(kind="start", text=text, in_us=None if heads else 0, subjects=heads[:1])
     found = [_evictions(question), _next_end(question, allowed), _node_in_use_again(question, allowed)]
     known = [one for one in found if one is not None]
     if not known:

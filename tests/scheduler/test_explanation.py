@@ -45,7 +45,7 @@ def test_it_counts_the_nodes_by_what_keeps_the_job_from_them() -> None:
     it.node("a", gpu_type="A100")
     it.node("s", 4)
     it.command(CordonNode, node_id="n-1", reason="its fan is loud")
-    it.runs(gpus=8, preemptible=False)
+    it.runs(gpus=8, preemptible=False, gpu_types=("H100",))
     job_id = it.submit(gpus=8, gpu_types=("H100",), preemptible=False, held=True)
     it.loses("n-2")
     share = Share(
@@ -160,6 +160,8 @@ def test_in_strict_order_it_waits_for_the_first() -> None:
     found = explanation(it.state, second)
     assert found.rule == "order"
     assert f"nothing starts before {first}" in found.text
+    assert found.change is not None
+    assert found.change.text == f"when {first} starts"
 
 
 def test_what_a_job_waits_for_is_named_with_how_it_stands() -> None:
