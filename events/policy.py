@@ -160,7 +160,9 @@ class Policy(Value, frozen=True, kw_only=True):
     immediate_max: Int32 = 5
     """Immediate failures in a row that end a job, whatever its retries."""
     elastic_interval_us: int = 600 * SECOND_US
-    """How often gangs are resized."""
+    """How often gangs grow."""
+    elastic_gain_ppm: Int32 = 250_000
+    """By what part of its GPUs a gang grows at least: each time it starts anew."""
     idle_timeout_us: int = HOUR_US
     """Of an interactive job that names none."""
     warning_us: int = 600 * SECOND_US

@@ -84,7 +84,7 @@ class Role(Value, frozen=True, kw_only=True):
 
 
 class Elastic(Value, frozen=True, kw_only=True):
-    """Between which sizes a gang may be run, in steps of `step_gpus`; `gpus` is what it asks first."""
+    """Between which sizes a gang may be run, in steps of `step_gpus`; `gpus` is the most while others wait."""
 
     min_gpus: Int32
     max_gpus: Int32

@@ -17,6 +17,7 @@ from gangline.scheduler.rules import (
     attempts,
     checkpoints,
     deadlines,
+    elastic,
     endings,
     held,
     holds,
@@ -50,6 +51,7 @@ RULES: tuple[Callable[[Round], None], ...] = (
     placement.decide,
     room.decide,
     reservation.decide,
+    elastic.decide,
 )
 """In the order in which a round applies them."""
 

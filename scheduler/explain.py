@@ -3,6 +3,7 @@
 Pure, and as of just after a round: asked of the state at any index of the log, it answers for that moment.
 """
 
+from gangline.scheduler.elastic import waiting
 from gangline.scheduler.explanation.nodes import NodeReasons
 from gangline.scheduler.explanation.question import Question
 from gangline.scheduler.explanation.running import history_notes, running_notes, running_text
@@ -49,7 +50,7 @@ def why_not(state: State, job_id: str, node_id: str) -> tuple[NodeReason, ...]:
         return (NodeReason(kind="policy", text="no policy is active yet"),)
     views = Views()
     views.sync(state)
-    found = list(NodeReasons(Question(state, state.policy, views, job)).of(node))
+    found = list(NodeReasons(Question(state, state.policy, views, waiting(state.policy, job))).of(node))
     barrier = barrier_of(state, job) if job.attempt is None else None
     if barrier is not None:
         found.append(NodeReason(kind=barrier.rule, text=f"wherever: {barrier.text}"))
@@ -79,7 +80,7 @@ def _pending(state: State, views: Views, job: Job, *, with_change: bool) -> Expl
         return Explanation(
             job_id=job.job_id, standing="pending", rule="order", text="it waits: no policy is active yet"
         )
-    question = Question(state, state.policy, views, job)
+    question = Question(state, state.policy, views, waiting(state.policy, job))
     first, number = before(question)
     waits: Waits = waits_of(question)
     line = f"it waits, with {number} pending before it" if number else "it waits, first of all that are pending"

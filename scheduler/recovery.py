@@ -6,6 +6,7 @@ Where nothing free can replace them a gang's own shares alone are held, for a wh
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from msgspec.structs import replace
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 from gangline.events.decisions import RoomHeld
 from gangline.events.policy import Policy
 from gangline.events.types import JobSpec, Share
+from gangline.scheduler.elastic import largest, sized, sizes
 from gangline.scheduler.fit import Ask
 from gangline.scheduler.fleet import Flags
 from gangline.scheduler.room.trial import Trial
@@ -62,18 +64,11 @@ def is_left(state: State, share: Share) -> bool:
     )
 
 
-def is_whole(spec: JobSpec, shares: Sequence[Share]) -> bool:
+def is_whole(policy: Policy | None, spec: JobSpec, shares: Sequence[Share]) -> bool:
     """Whether a job can run on these shares alone."""
     own = sum(len(share.ranks) for share in shares if not share.role)
     others = sum(len(share.ranks) for share in shares if share.role)
-    return own in sizes(spec) and others == sum(role.ranks for role in spec.roles)
-
-
-def sizes(spec: JobSpec) -> Sequence[int]:
-    """Return how many ranks of its own a job may have, ascending."""
-    if spec.elastic is None:
-        return (max(spec.gpus, 1),)
-    return range(spec.elastic.min_gpus, spec.elastic.max_gpus + 1, spec.elastic.step_gpus)
+    return own in sizes(policy, spec) and others == sum(role.ranks for role in spec.roles)
 
 
 def reduced(state: State, policy: Policy, room: RoomHeld) -> RoomHeld | None:
@@ -126,11 +121,17 @@ def _replaced(  # noqa: PLR0917 - one job, and what it has and has not
             if found is not None:
                 return found
         trial.give_back(kept)
+        now = sum(len(share.ranks) for share in (*kept, *lost) if not share.role)
+        options = [size for size in sizes(policy, job.spec) if size <= now] or sizes(policy, job.spec)
         for where in in_turn:
-            elsewhere = trial.place(shape_of(job.spec), where)
+            elsewhere = largest(options, partial(_sized_on, trial, job.spec, where))
             if elsewhere is not None:
                 return elsewhere
     return numbered(kept) if simple else None
+
+
+def _sized_on(trial: Trial, spec: JobSpec, nodes: Flags, size: int) -> tuple[Share, ...] | None:
+    return trial.place(shape_of(sized(spec, size) if spec.elastic is not None else spec), nodes)
 
 
 def _substituted(  # noqa: PLR0917 - what a gang keeps and has lost, and where it may go

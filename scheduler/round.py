@@ -3,6 +3,7 @@
 from gangline.events.codec import encode
 from gangline.events.policy import Policy
 from gangline.events.types import Decision, JobSpec
+from gangline.scheduler.elastic import least
 from gangline.scheduler.evolve import apply_decision
 from gangline.scheduler.shapes import shape_of
 from gangline.scheduler.state import Node, State
@@ -40,7 +41,7 @@ class Round:
 
     def could_ever_start(self, spec: JobSpec) -> bool:
         """Whether a gang would fit if nothing else ran."""
-        return self.views.nodes.could_hold(shape_of(spec))
+        return self.views.nodes.could_hold(shape_of(least(self.policy, spec)))
 
     def emit(self, *group: Decision) -> bool:
         """Emit decisions that belong together; False, and nothing emitted, if the round is full."""

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from gangline.scheduler.state import State
 
-Kind = Literal["quarantine", "upload", "warning"]
-"""A quarantine ends (of a node); an upload is no longer waited for, an attempt is warned (of a job)."""
+Kind = Literal["elastic", "quarantine", "upload", "warning"]
+"""A gang may grow; a quarantine ends (of a node); an upload is no longer waited for, an attempt is warned (of a job)."""
 
 
 def set_timer(state: State, kind: Kind, subject: str, at_us: int) -> State:
@@ -23,6 +23,14 @@ def clear_timer(state: State, kind: Kind, subject: str) -> State:
         return state
     timers = state.timers.delete(key)
     return replace(state, timers=timers, timers_from_us=state.timers_from_us if timers else None)
+
+
+def follow_interval(state: State, job_id: str) -> State:
+    """Return the state in which something is due when the next interval begins at which gangs may grow."""
+    if state.policy is None:
+        return clear_timer(state, "elastic", job_id)
+    interval_us = state.policy.elastic_interval_us
+    return set_timer(state, "elastic", job_id, (state.now_us // interval_us + 1) * interval_us)
 
 
 def due(state: State, kind: Kind) -> list[str]:

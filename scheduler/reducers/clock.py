@@ -10,7 +10,7 @@ from gangline.scheduler.arrays import task_id
 from gangline.scheduler.journal import put_job
 from gangline.scheduler.reducers.checkpoints import upload_over
 from gangline.scheduler.state import State
-from gangline.scheduler.timers import due, look_again
+from gangline.scheduler.timers import due, follow_interval, look_again
 from gangline.scheduler.usage import decayed
 
 MAX_STEP_US = 5_000_000
@@ -44,6 +44,8 @@ def clock_ticked(state: State, event: ClockTicked) -> State:
         state = decayed(state, state.policy)
     for job_id in due(state, "upload"):
         state = upload_over(state, state.jobs[job_id])
+    for job_id in due(state, "elastic"):
+        state = follow_interval(state, job_id)
     return _forget_answers(look_again(_look_at_deadlines(state)))
 
 

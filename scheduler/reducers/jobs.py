@@ -18,7 +18,7 @@ from gangline.scheduler.durations import observed
 from gangline.scheduler.holding import take
 from gangline.scheduler.journal import drop_job, drop_reserved, drop_room, put_job, put_node
 from gangline.scheduler.state import Attempt, Evictor, Job, ShareStatus, StaleShare, State
-from gangline.scheduler.timers import clear_timer, set_timer
+from gangline.scheduler.timers import clear_timer, follow_interval, set_timer
 from gangline.scheduler.usage import milli_of, occupied
 
 MAX_EVICTORS = 64
@@ -54,6 +54,8 @@ def gang_bound(state: State, decision: GangBound) -> State:
         waited_us=job.waited_us + state.now_us - job.pending_since_us,
     )
     state = put_job(clear_timer(state, "upload", job.job_id), job, pending=state.pending.delete(job.job_id))
+    if job.spec.elastic is not None:
+        state = follow_interval(state, job.job_id)
     return state if job.spec.max_runtime_us is None else _with_deadline(state, job, job.spec.max_runtime_us)
 
 
@@ -136,7 +138,7 @@ def _keep_stale(state: State, job: Job, attempt: Attempt) -> State:
 def _put_without_deadline(state: State, job: Job) -> State:
     if job.job_id in state.deadlines:
         state = replace(state, deadlines=state.deadlines.delete(job.job_id))
-    return put_job(clear_timer(state, "warning", job.job_id), job)
+    return put_job(clear_timer(clear_timer(state, "elastic", job.job_id), "warning", job.job_id), job)
 
 
 def job_requeued(state: State, decision: JobRequeued) -> State:

@@ -6,6 +6,7 @@ import numpy as np
 
 from gangline.events.policy import Policy
 from gangline.events.types import WHOLE_MILLI
+from gangline.scheduler.elastic import least
 from gangline.scheduler.room.claimants import Claiming, claims_of, turns, without_ping_pong
 from gangline.scheduler.room.claims import Victims
 from gangline.scheduler.room.orders import evicting
@@ -45,7 +46,7 @@ def _waiting(round_: Round, policy: Policy) -> Waiting | None:
     for _, group in sorted(turns(round_, policy)):
         line = views.pending.groups[group]
         head = state.jobs[line[0][-1]]
-        if group.level or is_gang(head.spec, views.nodes.fleet.widest):
+        if group.level or is_gang(least(policy, head.spec), views.nodes.fleet.widest):
             continue
         for *_, job_id in line:
             job = state.jobs[job_id]

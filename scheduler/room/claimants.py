@@ -5,6 +5,7 @@ from heapq import heapify
 from typing import NamedTuple
 
 from gangline.events.policy import Policy
+from gangline.scheduler.elastic import least
 from gangline.scheduler.fleet import Flags
 from gangline.scheduler.room.claims import Bench, Claim, Victims
 from gangline.scheduler.room.standing import Claimant, standing_of
@@ -59,7 +60,7 @@ def claims_of(round_: Round, policy: Policy, group: GroupKey, job: Job, runs: Ru
         claim = Claim(
             job=job,
             shape=shape,
-            gang=is_gang(job.spec, fleet.widest),
+            gang=is_gang(least(policy, job.spec), fleet.widest),
             level=group.level,
             waited_us=waited_us(state, job),
             gpu_type=gpu_type,

@@ -11,6 +11,7 @@ import numpy as np
 
 from gangline.events.policy import Policy
 from gangline.events.types import WHOLE_MILLI, Share
+from gangline.scheduler.elastic import running
 from gangline.scheduler.fleet import Flags, Ints
 from gangline.scheduler.room.claims import Bench, Claim
 from gangline.scheduler.room.trial import Trial
@@ -123,7 +124,8 @@ def _moved(state: State, tried: Trial, runs: Runs, rows: Sequence[int], elsewher
     moves = []
     for row in sorted(rows, key=lambda row: (-int(runs.milli[row]), row)):
         job = state.jobs[runs.job_ids[row]]
-        shares = tried.place(shape_of(job.spec), elsewhere)
+        spec = job.spec if job.attempt is None else running(job.spec, job.attempt)
+        shares = tried.place(shape_of(spec), elsewhere)
         if shares is None:
             return None
         tried.take(shares)

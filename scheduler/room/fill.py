@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gangline.events.policy import Policy
+from gangline.scheduler.elastic import least
 from gangline.scheduler.fleet import Flags
 from gangline.scheduler.room.claimants import Claiming, claims_of
 from gangline.scheduler.room.claims import Victims
@@ -54,12 +55,12 @@ def decide(round_: Round, policy: Policy) -> None:
 def _largest_first(round_: Round, policy: Policy) -> list[GroupKey]:
     """Return the groups of gangs that wait for whole nodes, those of equal size in turn."""
     state, views = round_.state, round_.views
-    groups = views.pending.groups
+    groups, widest = views.pending.groups, views.nodes.fleet.widest
     gangs = [
         (-group.shape.gpus, turn_of(state, policy, views, group, groups[group][0]), group)
         for shape in views.pending.by_shape
         for group in views.pending.by_shape[shape]
-        if shape.nodes is None and is_gang(state.jobs[groups[group][0][-1]].spec, views.nodes.fleet.widest)
+        if shape.nodes is None and is_gang(least(policy, state.jobs[groups[group][0][-1]].spec), widest)
     ]
     return [group for _, _, group in sorted(gangs)]
 

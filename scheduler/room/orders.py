@@ -23,13 +23,15 @@ def evicting(state: State, policy: Policy, claimant: str, plan: Plan) -> tuple[D
     return (*orders, _held(claimant, plan.shares, plan.victims[0].reason))
 
 
-def moving(state: State, policy: Policy, claimant: str, moves: Moves) -> tuple[Decision, ...]:
-    """Return what moves jobs into holes held for them, and holds for the claimant what that opens."""
+def moving(
+    state: State, policy: Policy, claimant: str, moves: Moves, reason: PreemptionReason = "move"
+) -> tuple[Decision, ...]:
+    """Return what moves jobs into what is held for them, and holds for the claimant what that opens."""
     decisions: list[Decision] = []
     for move in moves.moves:
-        decisions.append(order(state, policy, move.job_id, "move", claimant=claimant))
-        decisions.append(_held(move.job_id, move.shares, "move"))
-    return (*decisions, _held(claimant, moves.shares, "move"))
+        decisions.append(order(state, policy, move.job_id, reason, claimant=claimant))
+        decisions.append(_held(move.job_id, move.shares, reason))
+    return (*decisions, _held(claimant, moves.shares, reason))
 
 
 def _held(job_id: str, shares: tuple[Share, ...], reason: PreemptionReason) -> RoomHeld:

@@ -20,7 +20,7 @@ from gangline.scheduler.rules.retries import Failures, count, so_far, too_many
 from gangline.scheduler.state import Attempt, Job
 
 _CAUSES: Mapping[str, str] = MappingProxyType(
-    {"drain": "its node is drained", "held": "it is held", "retried": "a new attempt was asked for"}
+    {"drain": "its node is drained", "held": "it is held", "retried": "a new attempt was asked for", "grow": "it grows"}
 )
 """What is said of an attempt that gave way to nobody, but to a command."""
 

@@ -9,6 +9,7 @@ import numpy as np
 from gangline.events.decisions import GangBound
 from gangline.events.policy import Policy
 from gangline.events.types import Share
+from gangline.scheduler.elastic import least
 from gangline.scheduler.placement import place
 from gangline.scheduler.recovery import is_whole
 from gangline.scheduler.round import Round
@@ -28,7 +29,7 @@ def decide(round_: Round) -> None:
         if job is None or job_id not in state.pending or job.held or job.barriers:
             continue
         shares: tuple[Share, ...] | None = room.shares
-        if not is_whole(job.spec, room.shares):
+        if not is_whole(policy, job.spec, room.shares):
             shares = _completed(round_, policy, job)
         elif not all(_is_free(state.nodes.get(share.node_id), share) for share in room.shares):
             continue
@@ -46,6 +47,7 @@ def _binding(round_: Round, policy: Policy, job: Job, shares: tuple[Share, ...])
 def _completed(round_: Round, policy: Policy, job: Job) -> tuple[Share, ...] | None:
     """Return where a recovering gang fits now that has less held than it needs; None if it still does not."""
     state, views = round_.state, round_.views
+    shape = shape_of(least(policy, job.spec))
     with views.lent(state, job.job_id):
         barred, allowed = allowed_nodes(state, policy, views, job)
         if barred:
@@ -55,10 +57,10 @@ def _completed(round_: Round, policy: Policy, job: Job) -> tuple[Share, ...] | N
             held = np.zeros(views.nodes.fleet.size, np.bool_)
             held[[views.nodes.fleet.row[share.node_id] for share in state.room[job.job_id].shares]] = True
             near = spares | held if allowed is None else allowed & (spares | held)
-            shares = place(views.nodes.fit, state.nodes, shape_of(job.spec), near)
+            shares = place(views.nodes.fit, state.nodes, shape, near)
             if shares is not None:
                 return shares
-        return place(views.nodes.fit, state.nodes, shape_of(job.spec), allowed)
+        return place(views.nodes.fit, state.nodes, shape, allowed)
 
 
 def _is_free(node: Node | None, share: Share) -> bool:

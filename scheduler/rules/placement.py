@@ -9,6 +9,7 @@ from gangline.events.decisions import GangBound
 from gangline.events.ids import derived
 from gangline.events.policy import Policy
 from gangline.events.types import RoleLaunch, Share
+from gangline.scheduler.elastic import is_elastic, largest, least, of_size, sizes
 from gangline.scheduler.fleet import Flags
 from gangline.scheduler.grace import grace_us
 from gangline.scheduler.line import Line
@@ -47,7 +48,7 @@ def decide(round_: Round) -> None:
         group, head = picked
         bound = None
         if group.shape not in pending.failed:
-            bound = _try(round_, policy, round_.state.jobs[head[-1]], group, failed)
+            bound = _try(round_, policy, round_.state.jobs[head[-1]], group.shape, failed)
             if bound is None and round_.state.reserved and not policy.head_blocks:
                 bound = _backfill(round_, policy, group, failed)
         if bound is None:
@@ -74,31 +75,49 @@ def _backfill(
             return None
         job = state.jobs[job_id]
         if job.spec.max_runtime_us is not None and state.now_us + job.spec.max_runtime_us <= last_us:
-            bound = _try(round_, policy, job, group, failed)
+            bound = _try(round_, policy, job, group.shape, failed)
             if bound is not None:
                 return bound
     return None
 
 
 def _try(
-    round_: Round, policy: Policy, job: Job, group: GroupKey, failed: dict[tuple[Shape, bytes | None], None]
+    round_: Round, policy: Policy, job: Job, shape: Shape, failed: dict[tuple[Shape, bytes | None], None]
 ) -> GangBound | None:
-    """Return the binding of a job, or None if there is no room for it, or none that it may have."""
+    """Return the binding of a job, or None if there is no room for it, or none that it may have.
+
+    An elastic gang gets the most that fits: up to what it asks for first while others wait, else up to its largest.
+    """
+    bound = _try_shape(round_, policy, job, shape, failed)
+    if bound is None or not is_elastic(policy, job.spec):
+        return bound
+    alone = round_.views.pending.waiting == 1
+    options = [size for size in sizes(policy, job.spec) if shape.gpus < size and (alone or size <= job.spec.gpus)]
+
+    def larger(size: int) -> GangBound | None:
+        return _try_shape(round_, policy, of_size(job, size), shape._replace(gpus=size), failed)
+
+    return largest(options, larger) or bound
+
+
+def _try_shape(
+    round_: Round, policy: Policy, job: Job, shape: Shape, failed: dict[tuple[Shape, bytes | None], None]
+) -> GangBound | None:
     views = round_.views
     barred, allowed = allowed_nodes(round_.state, policy, views, job)
     if barred:
         return None
-    tried = (group.shape, None if allowed is None else allowed.tobytes())
+    tried = (shape, None if allowed is None else allowed.tobytes())
     if tried in failed:
         return None
     for _ in range(MAX_PORT_TRIES):
-        shares = place(views.nodes.fit, round_.state.nodes, group.shape, allowed)
+        shares = place(views.nodes.fit, round_.state.nodes, shape, allowed)
         if shares is None:
             failed[tried] = None
             # Roles are placed one after the other: they may find room on some of the nodes, and none on all.
-            never = not group.shape.roles
-            if never and (allowed is None or place(views.nodes.fit, round_.state.nodes, group.shape) is None):
-                views.pending.failed[group.shape] = None
+            never = not shape.roles
+            if never and (allowed is None or place(views.nodes.fit, round_.state.nodes, shape) is None):
+                views.pending.failed[shape] = None
             return None
         port = free_port(round_.state, policy, round_.state.nodes[shares[0].node_id])
         if port is not None:
@@ -112,7 +131,7 @@ def allowed_nodes(state: State, policy: Policy, views: Views, job: Job) -> tuple
     """Return whether quota bars a job altogether, and else on which nodes it may be placed (None: all)."""
     spec = job.spec
     mask: Flags | None = None
-    milli = shape_of(spec).milli
+    milli = shape_of(least(policy, spec)).milli
     if quota_is_on(policy) and milli:
         types = spec.gpu_types or views.uses.tree.types
         free = [

@@ -87,6 +87,7 @@ BOUNDS: Mapping[str, _Bounds] = MappingProxyType(
         "immediate_us": _ANY_TIME,
         "immediate_max": _ANY_COUNT,
         "elastic_interval_us": _TIME,
+        "elastic_gain_ppm": _ANY_COUNT,
         "idle_timeout_us": _TIME,
         "warning_us": _ANY_TIME,
         "straggler_reports": _Bounds(1, MAX_COUNT),

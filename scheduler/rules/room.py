@@ -10,7 +10,17 @@ from heapq import heappop, heappush
 from gangline.events.policy import Policy
 from gangline.events.types import Decision
 from gangline.scheduler.recovery import is_whole
-from gangline.scheduler.room import batch, consolidation, fill, first_start, priority, reclaim, recovery, service
+from gangline.scheduler.room import (
+    batch,
+    consolidation,
+    fill,
+    first_start,
+    priority,
+    reclaim,
+    recovery,
+    service,
+    shrinking,
+)
 from gangline.scheduler.room.claimants import Claiming, claims_of, turns, without_ping_pong
 from gangline.scheduler.room.claims import Bench, Claim, Victims
 from gangline.scheduler.room.orders import evicting, moving
@@ -58,7 +68,13 @@ def _for_incomplete(round_: Round, policy: Policy) -> None:
     for job_id in sorted(round_.state.room):
         state, views = round_.state, round_.views
         job, room = state.jobs.get(job_id), state.room[job_id]
-        if job is None or job_id not in state.pending or job.held or job.barriers or is_whole(job.spec, room.shares):
+        if (
+            job is None
+            or job_id not in state.pending
+            or job.held
+            or job.barriers
+            or is_whole(policy, job.spec, room.shares)
+        ):
             continue
         with views.lent(state, job_id):
             group = key_of(policy, job, views.nodes.fleet.widest)
@@ -104,6 +120,10 @@ def _room_for(round_: Round, policy: Policy, job: Job, claims: Sequence[Claiming
     state, views = round_.state, round_.views
     searched = False
     for claim, nodes, bench in claims:
+        if "elastic" in policy.rules:
+            shrinks = shrinking.shrinks_for(state, views, claim, bench, nodes)
+            if shrinks is not None:
+                return True, moving(state, policy, job.job_id, shrinks, "shrink")
         if "consolidation" in policy.rules:
             moves = consolidation.moves_for(state, views, claim, bench, nodes)
             if moves is not None:

@@ -8,6 +8,7 @@ from bisect import bisect_left, insort
 from typing import NamedTuple
 
 from gangline.events.policy import Policy
+from gangline.scheduler.elastic import least
 from gangline.scheduler.levels import level_of
 from gangline.scheduler.shapes import Shape, is_gang, shape_of
 from gangline.scheduler.state import Job, State
@@ -78,6 +79,11 @@ class PendingView:
                     del self.failed[shape]
         nodes.freed.clear()
 
+    @property
+    def waiting(self) -> int:
+        """How many jobs are in line."""
+        return len(self._place)
+
     def group_of(self, job_id: str) -> GroupKey:
         """Return the group of a job that may start."""
         return self._place[job_id][0]
@@ -102,7 +108,7 @@ def may_start(state: State, job: Job) -> bool:
 
 def key_of(policy: Policy, job: Job, widest: int) -> GroupKey:
     """Return the group of a pending job; `widest` is the most devices of a node."""
-    spec = job.spec
+    spec = least(policy, job.spec)
     if policy.order != "fair":
         return GroupKey(
             queue=spec.queue,

@@ -10,6 +10,7 @@ import numpy as np
 
 from gangline.events.policy import Policy
 from gangline.events.types import SECOND_US, WHOLE_MILLI, Share
+from gangline.scheduler.elastic import running, size_of, sizes
 from gangline.scheduler.fleet import Flags, Ints
 from gangline.scheduler.levels import level_of
 from gangline.scheduler.shapes import is_gang
@@ -41,6 +42,8 @@ _FIELDS = (
     "waited_us",
     "preemptions",
     "moves",
+    "surplus",
+    "growth",
 )
 _NODE = _FIELDS.index("node")
 _FIRST_SLOTS = 256
@@ -76,6 +79,10 @@ class Runs(NamedTuple):
     waited_us: Ints
     preemptions: Ints
     moves: Ints
+    surplus: Ints
+    """GPUs that an elastic one has above its least size."""
+    growth: Ints
+    """GPUs that an elastic one has less than its largest size."""
 
     @property
     def size(self) -> int:
@@ -194,6 +201,8 @@ class RunningView:
             waited_us=columns["waited_us"],
             preemptions=columns["preemptions"],
             moves=columns["moves"],
+            surplus=columns["surplus"],
+            growth=columns["growth"],
         )
 
     def row_of(self, job_id: str) -> int | None:
@@ -217,6 +226,7 @@ class RunningView:
         first = shares[0]
         row = fleet.row[first.node_id]
         one_node = all(share.node_id == first.node_id for share in shares)
+        own = sizes(state.policy, job.spec)
         fraction = len(shares) == 1 and len(first.gpus) == 1 and first.gpu_milli < WHOLE_MILLI
         return (
             job.attempts,
@@ -229,7 +239,7 @@ class RunningView:
             sum(len(share.gpus) * share.gpu_milli for share in shares),
             sum(share.cpu_milli for share in shares),
             sum(share.memory_bytes for share in shares),
-            is_gang(job.spec, fleet.widest),
+            is_gang(running(job.spec, attempt), fleet.widest),
             job.spec.preemptible,
             attempt.bound_at_us,
             job.ran_us,
@@ -237,6 +247,8 @@ class RunningView:
             job.waited_us,
             job.preemptions,
             job.moves,
+            max(size_of(attempt) - own[0], 0) if len(own) > 1 else 0,
+            max(own[-1] - size_of(attempt), 0) if len(own) > 1 else 0,
         )
 
     def _span(self, attempt: Attempt) -> tuple[Ints, Ints]:

@@ -122,6 +122,8 @@ class Bench:
             waited_us=zeros,
             preemptions=zeros,
             moves=zeros,
+            surplus=zeros,
+            growth=zeros,
         )
 
 
