@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from gangline.scheduler.state import State
 
 Kind = Literal["elastic", "quarantine", "upload", "warning"]
-"""A gang may grow; a quarantine ends (of a node); an upload is no longer waited for, an attempt is warned (of a job)."""
+"""Of a job: it may grow, its upload is no longer waited for, it is warned. Of a node: its quarantine ends."""
 
 
 def set_timer(state: State, kind: Kind, subject: str, at_us: int) -> State:

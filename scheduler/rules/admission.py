@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from gangline.events.policy import Policy
 from gangline.events.types import WHOLE_MILLI, JobSpec
+from gangline.scheduler.elastic import least
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules.admission_options import check_options
 from gangline.scheduler.rules.admission_quota import check_leaf, check_quota
@@ -105,11 +106,12 @@ def _check_cluster(round_: Round, spec: JobSpec) -> Refusal | None:
         return None
     allowed = [node for node in round_.fleet if not spec.gpu_types or node.gpu_type in spec.gpu_types]
     most = max(sum(len(node.gpus) for node in allowed if node.gpu_type == gpu_type) for gpu_type in types)
-    if spec.gpus > most:
+    least_spec = least(round_.policy, spec)
+    if least_spec.gpus > most:
         which = f"of type {listed(sorted(spec.gpu_types))} " if spec.gpu_types else ""
         return refuse(
-            "gpus",
-            spec.gpus,
+            "gpus" if least_spec is spec else "elastic.min",
+            least_spec.gpus,
             f"all nodes of one type together have {most} GPUs {which}".rstrip(),
             f"ask for at most {most}",
         )

@@ -68,7 +68,7 @@ def _wanted(round_: Round, policy: Policy) -> list[str]:
     state, views = round_.state, round_.views
     types = views.nodes.fleet.types
     wanted: dict[str, None] = {}
-    for group in views.pending.groups:  # core: map-order: only whether a type is in it counts
+    for group in views.pending.groups:
         if group.shape.milli:
             head = state.jobs[views.pending.groups[group][0][-1]]
             if not allowed_nodes(state, policy, views, head)[0]:
