@@ -11,6 +11,7 @@ from gangline.scheduler.explanation.quotas import bars_of, sentence
 from gangline.scheduler.explanation.values import NodeCount
 from gangline.scheduler.explanation.words import MAX_NAMED, count, named, span
 from gangline.scheduler.placement import place_parts
+from gangline.scheduler.recovery import is_whole
 from gangline.scheduler.rules.placement import allowed_nodes
 from gangline.scheduler.state import Job, State
 from gangline.scheduler.turns import turn_of_job
@@ -149,6 +150,13 @@ def _upload(state: State, job: Job) -> str:
 def _claim(state: State, job: Job) -> str:
     room = state.room[job.job_id]
     places = named(list(dict.fromkeys(share.node_id for share in room.shares)))
+    if not is_whole(state.policy, job.spec, room.shares):
+        held = sum(len(share.gpus) for share in room.shares)
+        lapses = "" if room.until_us is None else f", for another {span(max(room.until_us - state.now_us, 0))} at most"
+        return (
+            f"{count(held, 'GPU')} of its last attempt on {places} are held for it{lapses}; it failed, and starts as "
+            "soon as others leave the rest of what it needs"
+        )
     leaving = leaving_for(state, job.job_id, room.shares)
     left = f"until {named(leaving)} {'has' if len(leaving) == 1 else 'have'} left" if leaving else "for the next round"
     return f"room is held for it on {places} ({room.reason}), and it starts there; it waits {left}"
