@@ -90,7 +90,7 @@ def show(
 def _show_job(row: dict[str, Any], waits: str | None) -> None:
     import shlex
 
-    from gangline.cli.units import show_gpus, show_time
+    from gangline.cli.units import show_size, show_time
 
     spec = row["spec"]
     fields = {
@@ -106,7 +106,7 @@ def _show_job(row: dict[str, Any], waits: str | None) -> None:
         "gave way": f"{row['preemptions']} times, and was moved {row['moves']} times"
         if row["preemptions"] or row["moves"]
         else None,
-        "gpus": show_gpus(row["gpus"], row["gpu_milli"]),
+        "gpus": show_size(row),
         "nodes": row["nodes"],
         "gpu types": ", ".join(row["gpu_types"]) or None,
         "command": shlex.join(spec["command"]),

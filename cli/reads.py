@@ -63,7 +63,7 @@ def jobs(
 
     Example: gangline jobs --state running --state pending
     """
-    from gangline.cli.units import show_duration, show_gpus, show_time
+    from gangline.cli.units import show_duration, show_size, show_time
     from gangline.projections.queries import STATES, find_job, list_jobs
 
     if unknown := [one for one in state or () if one not in STATES]:
@@ -80,7 +80,7 @@ def jobs(
             row["name"],
             row["queue"],
             "held" if row["held"] and row["state"] == "pending" else row["state"],
-            show_gpus(row["gpus"], row["gpu_milli"]),
+            show_size(row),
             f"{row['array_size']} jobs" if row["array_size"] else row["attempts"],
             row["preemptions"] + row["moves"] or "",
             show_time(row["submitted_at_us"])[:19],

@@ -100,6 +100,8 @@ def build(
                 raise bad((*where, key, *error.path), str(error)) from None
     if "command" not in fields:
         raise bad(("command",), 'there is none: write command = ["python", "train.py"]')
+    if "gpus" not in fields and "elastic" in fields:
+        fields["gpus"] = fields["elastic"].max_gpus
     if "gpus" not in fields:
         raise bad(("resources", "gpus"), "there is none: write gpus = 1 under [resources]")
     code = fields.pop("code_folder", None)

@@ -44,6 +44,8 @@ def submit(
     name: Annotated[str | None, typer.Option(help="Names the job for people.")] = None,
     queue: Annotated[str | None, typer.Option(help="The queue [default].")] = None,
     gpus: Annotated[float | None, typer.Option(help="GPUs in all, one rank each; 0.5 is a part of one.")] = None,
+    min_gpus: Annotated[int | None, typer.Option(help="Run on so many at least; needs --max-gpus.")] = None,
+    max_gpus: Annotated[int | None, typer.Option(help="Grow into as many idle ones; needs --min-gpus.")] = None,
     nodes: Annotated[int | None, typer.Option(help="Spread the GPUs evenly over so many nodes.")] = None,
     gpu_type: Annotated[list[str] | None, typer.Option(help="A type that will do; may be repeated.")] = None,
     cpus: Annotated[float | None, typer.Option(help="CPUs a rank.")] = None,
@@ -73,8 +75,18 @@ def submit(
     }
     flags |= {"grace": grace, "code": code, "checkpoints": checkpoints, "command": context.meta.get(COMMAND)}
     flags |= {"env": None if env is None else _variables(env)}
+    flags |= {"elastic": _elastic(min_gpus, max_gpus)}
     resources = {"gpus": gpus, "nodes": nodes, "gpu_type": gpu_type, "cpus": cpus, "memory": memory}
     _submit(_asked(spec, _given(flags), _given(resources)), Place(home, log=log), timeout_s=timeout, as_json=json)
+
+
+def _elastic(least: int | None, most: int | None) -> dict[str, int] | None:
+    if least is None and most is None:
+        return None
+    if least is None or most is None:
+        missing = "--min-gpus" if least is None else "--max-gpus"
+        raise UsageError(f"{missing} is missing: an elastic job names the least and the most that it runs on")
+    return {"min": least, "max": most}
 
 
 def _given(flags: Mapping[str, object]) -> dict[str, Any]:
@@ -101,9 +113,8 @@ def _asked(path: Path | None, flags: dict[str, Any], resources: dict[str, Any]) 
         key = [str(one) for one in keys]
         if source is not None and not (key[0] in flags or (key[0] == "resources" and key[-1] in resources)):
             return source.bad(keys, message)
-        where = (
-            "-- COMMAND" if key[0] == "command" else f"--{key[min(len(key) - 1, 1) if key[0] == 'resources' else 0]}"
-        )
+        flag = {"resources": key[-1], "elastic": f"{key[-1]}_gpus"}.get(key[0], key[0])
+        where = "-- COMMAND" if key[0] == "command" else f"--{flag}"
         return UsageError(f"{where.replace('_', '-')}: {message}")
 
     if "env" in flags and isinstance(table.get("env"), dict):
@@ -116,7 +127,7 @@ def _asked(path: Path | None, flags: dict[str, Any], resources: dict[str, Any]) 
     if resources and isinstance(table.get("resources", {}), dict):
         table["resources"] = {**table.get("resources", {}), **resources}
     if source is None:
-        table["resources"] = {"gpus": 1, **table.get("resources", {})}
+        table["resources"] = {**({} if "elastic" in table else {"gpus": 1}), **table.get("resources", {})}
     folder = Path.cwd() if path is None else path.absolute().parent
     stem = Path(table["command"][0]).name if path is None and table.get("command") else ""
     asked = build(table, bad, folder=folder, name=path.stem if path is not None else stem)

@@ -2,7 +2,9 @@
 
 import datetime as dt
 import re
+from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
+from typing import Any
 
 BYTES = {
     "B": 1,
@@ -89,3 +91,11 @@ def show_time(at_us: int) -> str:
 def show_gpus(count: int, gpu_milli: int) -> str:
     """Return 8, or 0.5 for a part of one."""
     return str(count) if gpu_milli == MILLI else f"{count * gpu_milli / MILLI:g}"
+
+
+def show_size(job: Mapping[str, Any]) -> str:
+    """Return the GPUs of a job's row: of an elastic one what it has, if it runs, and its bounds, as in 16 (8-64)."""
+    if job["gpus_min"] is None:
+        return show_gpus(job["gpus"], job["gpu_milli"])
+    bounds = f"{job['gpus_min']}-{job['gpus_max']}"
+    return bounds if job["gpus_now"] is None else f"{job['gpus_now']} ({bounds})"

@@ -104,7 +104,9 @@ def gang_bound(rows: Rows, decision: decided.GangBound) -> None:
             cpu_milli=share.cpu_milli,
             memory_bytes=share.memory_bytes,
         )
-    rows.change(jobs, jobs.c.job_id == decision.job_id, state="running", attempts=decision.attempt)
+    gpus_now = sum(len(share.gpus) for share in decision.shares if not share.role)
+    running = {"state": "running", "attempts": decision.attempt, "gpus_now": gpus_now}
+    rows.change(jobs, jobs.c.job_id == decision.job_id, **running)
     if decision.array_index is not None:
         array_id = decision.job_id.rpartition(".")[0]
         rows.change(jobs, and_(jobs.c.job_id == array_id, jobs.c.state == "pending"), state="running")
@@ -202,7 +204,7 @@ def attempt_ended(rows: Rows, decision: decided.AttemptEnded) -> None:
 
 def job_requeued(rows: Rows, decision: decided.JobRequeued) -> None:
     """Let the job wait again."""
-    job = {"state": "pending", "failures_in_row": decision.failures_in_row, "cause": decision.cause}
+    job = {"state": "pending", "gpus_now": None, "failures_in_row": decision.failures_in_row, "cause": decision.cause}
     rows.change(jobs, jobs.c.job_id == decision.job_id, **job)
     failures = decision.failures_in_row
     rows.note("requeued", decision.job_id, decision.attempt, failures_in_row=failures, cause=decision.cause)
@@ -211,7 +213,9 @@ def job_requeued(rows: Rows, decision: decided.JobRequeued) -> None:
 def job_ended(rows: Rows, decision: decided.JobEnded) -> None:
     """Close the job."""
     ended = {"ended_index": rows.index, "ended_at_us": rows.at_us}
-    rows.change(jobs, jobs.c.job_id == decision.job_id, state=decision.outcome, cause=decision.cause, **ended)
+    rows.change(
+        jobs, jobs.c.job_id == decision.job_id, state=decision.outcome, cause=decision.cause, gpus_now=None, **ended
+    )
     rows.remove(rooms, rooms.c.job_id == decision.job_id)
     rows.note("ended", decision.job_id, outcome=decision.outcome, cause=decision.cause)
 

@@ -28,6 +28,8 @@ def submitted(rows: Rows, event: control.SubmitJob) -> None:
         queue=spec.queue,
         state="submitted",
         gpus=spec.gpus,
+        gpus_min=None if spec.elastic is None else spec.elastic.min_gpus,
+        gpus_max=None if spec.elastic is None else spec.elastic.max_gpus,
         gpu_milli=spec.gpu_milli,
         nodes=spec.nodes,
         gpu_types=json(spec.gpu_types),

@@ -166,7 +166,12 @@ def policy_in_force(connection: Connection) -> dict[str, Any] | None:
 
 def list_queues(connection: Connection) -> list[dict[str, Any]]:
     """Return the queues with the number of their jobs that wait and run, and the GPUs of those that run."""
-    counted = select(jobs.c.queue, jobs.c.state, func.count(), func.sum(jobs.c.gpus * jobs.c.gpu_milli))
+    counted = select(
+        jobs.c.queue,
+        jobs.c.state,
+        func.count(),
+        func.sum(func.coalesce(jobs.c.gpus_now, jobs.c.gpus) * jobs.c.gpu_milli),
+    )
     counts: dict[str, dict[str, int]] = {}
     counted = counted.where(jobs.c.array_size.is_(None)).group_by(jobs.c.queue, jobs.c.state)
     for queue, state, count, milli in connection.execute(counted):

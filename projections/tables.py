@@ -6,7 +6,7 @@ clock of whoever wrote that record, in microseconds since 1970. JSON is text in 
 
 from sqlalchemy import BigInteger, Column, Index, MetaData, Table, Text
 
-TABLES_VERSION = 3
+TABLES_VERSION = 4
 """Raised with every change of a table; tables of another version are rebuilt (`gangline projector --rebuild`)."""
 
 metadata = MetaData()
@@ -37,6 +37,9 @@ jobs = Table(
     _text("queue"),
     _text("state"),
     _number("gpus"),
+    _number("gpus_min"),
+    _number("gpus_max"),
+    _number("gpus_now"),
     _number("gpu_milli"),
     _number("nodes"),
     _text("gpu_types"),
@@ -60,6 +63,7 @@ jobs = Table(
 )
 """One row a job: state is submitted (no answer yet), pending, running, stopping, succeeded, failed or cancelled.
 
+`gpus_min` and `gpus_max` are null but for elastic jobs; `gpus_now` is what its live attempt has, null without one.
 `held` is 1 while its user keeps it from starting. An array has a row, with `array_size`, and so has each of its jobs,
 with `array_id`.
 """

@@ -120,10 +120,10 @@ class Script:
         index = self.append(SubmitJob(meta=self.meta(command_id), spec=spec))
         return ids.job_id(self.log_id, command_id), index
 
-    def admits(self) -> str:
+    def admits(self, **changes: object) -> str:
         """Submit a job and admit it in the next round."""
         command_id = self.command_id()
-        job_id, index = self.submits(command_id)
+        job_id, index = self.submits(command_id, **changes)
         self.decides(JobAdmitted(command_id=command_id, control_index=index, job_id=job_id))
         return job_id
 

@@ -256,11 +256,18 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
         read_spec(tmp_path / "none.toml")
 
 
+def test_an_elastic_spec_that_names_no_gpus_asks_for_its_most() -> None:
+    spec = parse('command = "true"\n[elastic]\nmin = 2\nmax = 6\nstep = 2\n')
+    assert (spec.gpus, spec.elastic) == (6, Elastic(min_gpus=2, max_gpus=6, step_gpus=2))
+
+
 FLAGS: dict[str, tuple[list[object], str]] = {
     "less than none": (["--gpus", -1, "--", "true"], "--gpus: this is -1.0, but"),
     "no nodes": (["--nodes", 0, "--", "true"], "--nodes: this is 0, but has to be at least 1"),
     "a bad unit": (["--memory", "3x", "--", "true"], "--memory: '3x' is not valid here"),
     "a bad time": (["--max-runtime", "soon", "--", "true"], "--max-runtime: 'soon' is not valid here"),
+    "only a least size": (["--min-gpus", 2, "--", "true"], "--max-gpus is missing"),
+    "a least size of nothing": (["--min-gpus", 0, "--max-gpus", 2, "--", "true"], "--min-gpus: this is 0, but"),
     "no variable": (["--env", "A", "--", "true"], "--env A: write NAME=VALUE"),
     "nothing to run": (["--gpus", 1], "there is nothing to run"),
     "nothing behind the dashes": (["--gpus", 1, "--"], "-- COMMAND: this is a program and its arguments"),
