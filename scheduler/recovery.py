@@ -71,10 +71,11 @@ def is_whole(policy: Policy | None, spec: JobSpec, shares: Sequence[Share]) -> b
     return own in sizes(policy, spec) and others == sum(role.ranks for role in spec.roles)
 
 
-def reduced(state: State, policy: Policy, room: RoomHeld) -> RoomHeld | None:
-    """Return what is left of what was held for a recovering gang, once some of that is lost, too; None for nothing."""
+def reduced(state: State, policy: Policy, job: Job, room: RoomHeld) -> RoomHeld | None:
+    """Return what is left of what was held for a gang to go on, once some of that is lost, too; None for nothing."""
     kept = numbered([share for share in room.shares if is_left(state, share)])
-    if room.reason != "recovery" or not kept or any(share.role for share in kept):
+    resized = job.evicted is not None and job.evicted.reason in {"grow", "shrink"} and job.evicted.reason == room.reason
+    if not (room.reason == "recovery" or resized) or not kept or any(share.role for share in kept):
         return None
     until_us = state.now_us + policy.recovery_hold_us if room.until_us is None else room.until_us
     return replace(room, shares=kept, until_us=until_us)
@@ -123,7 +124,7 @@ def _replaced(  # noqa: PLR0917 - one job, and what it has and has not
         trial.give_back(kept)
         now = sum(len(share.ranks) for share in (*kept, *lost) if not share.role)
         options = [size for size in sizes(policy, job.spec) if size <= now] or sizes(policy, job.spec)
-        for where in in_turn:
+        for where in in_turn if len(options) == 1 else (nodes,):
             elsewhere = largest(options, partial(_sized_on, trial, job.spec, where))
             if elsewhere is not None:
                 return elsewhere

@@ -154,8 +154,8 @@ def _claim(state: State, job: Job) -> str:
         held = sum(len(share.gpus) for share in room.shares)
         lapses = "" if room.until_us is None else f", for another {span(max(room.until_us - state.now_us, 0))} at most"
         return (
-            f"{count(held, 'GPU')} of its last attempt on {places} are held for it{lapses}; it failed, and starts as "
-            "soon as others leave the rest of what it needs"
+            f"{count(held, 'GPU')} on {places} are held for it{lapses}; it starts as soon as others leave the rest of "
+            "what it needs"
         )
     leaving = leaving_for(state, job.job_id, room.shares)
     left = f"until {named(leaving)} {'has' if len(leaving) == 1 else 'have'} left" if leaving else "for the next round"

@@ -1,7 +1,7 @@
 """What is held for a claimant is let go when it can no longer become his.
 
-Of what is held for a recovering gang the rest stays held if a part of it is lost, and all of it while an upload is
-waited for, which has a deadline of its own.
+Of what is held for a gang that recovers or is resized the rest stays held if a part of it is lost, and all of it while
+an upload is waited for, which has a deadline of its own.
 """
 
 from gangline.events.decisions import RoomHeld, RoomReleased
@@ -17,14 +17,15 @@ def decide(round_: Round) -> None:
     state = round_.state
     for job_id in sorted(state.room):
         room = state.room[job_id]
-        cause = _over(state, state.jobs.get(job_id), room)
+        job = state.jobs.get(job_id)
+        cause = _over(state, job, room)
         decision: RoomHeld | RoomReleased | None = None
         if cause is not None:
             decision = RoomReleased(job_id=job_id, cause=cause)
         elif (
             lost := next((one for share in room.shares if (one := _lost(state, share)) is not None), None)
         ) is not None:
-            less = reduced(state, round_.policy or Policy(), room)
+            less = None if job is None else reduced(state, round_.policy or Policy(), job, room)
             decision = RoomReleased(job_id=job_id, cause=lost) if less is None else less
         if decision is not None and not round_.emit(decision):
             return

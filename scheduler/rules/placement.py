@@ -114,6 +114,8 @@ def _try_shape(
         shares = place(views.nodes.fit, round_.state.nodes, shape, allowed)
         if shares is None:
             failed[tried] = None
+            if shape not in views.pending.by_shape:
+                return None  # a larger size of an elastic gang: that there is no room for it says nothing of others
             # Roles are placed one after the other: they may find room on some of the nodes, and none on all.
             never = not shape.roles
             if never and (allowed is None or place(views.nodes.fit, round_.state.nodes, shape) is None):

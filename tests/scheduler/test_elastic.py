@@ -169,8 +169,13 @@ def grown_hold() -> tuple[World, str]:
     return world, job_id
 
 
+def lose_while_others_wait(world: World, _: str) -> None:
+    world.loses("n-1")
+    world.submit(gpus=8)
+
+
 INTERRUPTIONS: dict[str, tuple[Callable[[World, str], None], int]] = {
-    "its new node is lost": (lambda world, _: world.loses("n-1"), 8),
+    "its new node is lost, and others wait": (lose_while_others_wait, 8),
     "the rule is switched off": (lambda world, _: world.activate(replace(QUICK, rules=rules_without("elastic"))), 8),
 }
 
