@@ -8,7 +8,7 @@ inside a queue priority, level of service, submission.
 from typing import NamedTuple
 
 from gangline.events.policy import Policy
-from gangline.scheduler.shapes import Shape
+from gangline.scheduler.shapes import Shape, shape_of
 from gangline.scheduler.state import Job, State
 from gangline.scheduler.views import Views
 from gangline.scheduler.views.pending import Entry, GroupKey, key_of
@@ -61,6 +61,16 @@ def is_within(views: Views, policy: Policy, path: str, shape: Shape) -> bool:
         return False
     uses = views.uses
     return any(uses.is_within(path, gpu_type, shape.milli) for gpu_type in shape.gpu_types or uses.tree.types)
+
+
+def is_guaranteed_before(views: Views, policy: Policy, job: Job, other: Job) -> bool:
+    """Whether a job is within guarantee and another one is not, where their queues' paths differ first."""
+    above = views.uses.tree.prefixes
+    for path, theirs in zip(above(job.spec.queue), above(other.spec.queue), strict=False):
+        if path != theirs:
+            within = is_within(views, policy, path, shape_of(job.spec))
+            return within and not is_within(views, policy, theirs, shape_of(other.spec))
+    return False
 
 
 def is_long_waiting(state: State, policy: Policy, job: Job) -> bool:

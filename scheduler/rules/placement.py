@@ -18,6 +18,7 @@ from gangline.scheduler.reservations import expected_end_us, is_hard
 from gangline.scheduler.round import Round
 from gangline.scheduler.shapes import Shape, shape_of
 from gangline.scheduler.state import Job, Node, State
+from gangline.scheduler.turns import is_guaranteed_before
 from gangline.scheduler.views import Views
 from gangline.scheduler.views.pending import GroupKey
 from gangline.scheduler.views.uses import quota_is_on
@@ -153,14 +154,17 @@ def allowed_nodes(state: State, policy: Policy, views: Views, job: Job) -> tuple
 
 
 def _reserved(state: State, policy: Policy, views: Views, job: Job) -> Flags | None:
-    """Return the nodes that wait for others, and that this job would not leave in time."""
+    """Return the nodes that wait for others, and that this job would not leave in time.
+
+    Those that wait for a job outside its guarantee are open to whoever is within his own.
+    """
     reserved = views.nodes.reserved
     if not reserved:
         return None
     bar: Flags | None = None
     ends_us = expected_end_us(state, job)
     for job_id in sorted(reserved):
-        if job_id == job.job_id:
+        if job_id == job.job_id or is_guaranteed_before(views, policy, job, state.jobs[job_id]):
             continue
         in_time = ends_us is not None and ends_us <= state.reserved[job_id].free_at_us
         if not in_time or is_hard(state, policy, state.jobs[job_id]):

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from gangline.events.control import HoldJob
 from gangline.events.decisions import NodesReserved, PreemptionOrdered, ReservationDropped
-from gangline.events.policy import Policy
+from gangline.events.policy import Policy, Queue, Quota
 from tests.scheduler.world import SECOND_US, World, all_of, the
 
 
@@ -77,6 +77,22 @@ def test_without_a_declared_maximum_the_durations_seen_say_who_ends_before(ran_s
     unknown = it.submit(gpus=1)
     it.tick()
     assert it.is_running(unknown) == (ran_s == 5)
+
+
+def test_a_reservation_for_a_job_outside_its_guarantee_bars_nobody_within_his_own() -> None:
+    teams = tuple(Queue(path=path, quotas=(Quota(guarantee_milli=8_000),)) for path in ("a", "b"))
+    it = world(4, queues=teams)
+    fixed(it, 4, 1_000, queue="a")
+    fixed(it, 4, 1_000, queue="b")
+    fixed(it, 3, 1_000, queue="b")
+    gang = it.submit(gpus=12, queue="b")
+    assert "node-3" in the(NodesReserved, it.passes(120)).node_ids
+    borrower = it.submit(gpus=4, queue="b")
+    guaranteed = it.submit(gpus=4, queue="a")
+    it.tick()
+    assert it.nodes_of(guaranteed) == ["node-3"]
+    assert not it.is_running(gang)
+    assert not it.is_running(borrower)
 
 
 def test_the_nodes_are_chosen_anew_when_others_turn_out_to_be_free_sooner() -> None:
