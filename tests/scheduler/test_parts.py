@@ -13,7 +13,7 @@ from tests.scheduler.fleets import node
 
 
 def shape(gpus: int, **changes: object) -> Shape:
-    fields = {"gpu_milli": 1000, "nodes": None, "gpu_types": (), "cpu_milli": 0, "memory_bytes": 0}
+    fields: dict[str, object] = {"gpu_milli": 1000, "nodes": None, "gpu_types": (), "cpu_milli": 0, "memory_bytes": 0}
     fields |= {"required": "none", "preferred": "none", "roles": ()}
     return Shape(**{"gpus": gpus, **fields, **changes})  # type: ignore[arg-type] # the fields are those of Shape
 
