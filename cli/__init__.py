@@ -9,7 +9,7 @@ __all__ = ["main"]
 
 SERVER_PACKAGES = frozenset(
     "apsw boto3 botocore chdb clickhouse_connect confluent_kafka fastavro immutables numpy psutil psycopg pynvml rich "
-    "sqlalchemy typer".split()
+    "sqlalchemy typer urllib3".split()
 )
 """What the extra `server` brings, by import name; a base install, as in a training image, has none of it."""
 

@@ -1,7 +1,8 @@
-"""`gangline scheduler`, `agent` and `projector`: the parts as processes of their own, as in production."""
+"""`gangline scheduler`, `agent`, `projector` and `notifier`: the parts as processes of their own, as in production."""
 
 import os
 import sys
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -14,6 +15,7 @@ def register(app: typer.Typer) -> None:
     app.command("scheduler")(scheduler)
     app.command("agent")(agent)
     app.command("projector")(projector)
+    app.command("notifier")(notifier)
 
 
 def scheduler(
@@ -66,6 +68,31 @@ def projector(
     place = Place(home, log=log, sql=sql)
     words = ["--sql", place.sql_url] + (["--rebuild"] if rebuild else []) + (["--once"] if once else [])
     _become("gangline.projections", place, words)
+
+
+def notifier(
+    *,
+    routes: Annotated[
+        Path | None, typer.Option(help="Who is told what, a TOML file [notify.toml in the folder].")
+    ] = None,
+    first_index: Annotated[
+        int | None,
+        typer.Option("--from", metavar="INDEX", help="At its first start: tell what is from here on.", min=0),
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Say whether the routes are right, and exit.")] = False,
+    home: HomeOption = None,
+    log: LogOption = None,
+) -> None:
+    """Tell users when their jobs start, are preempted, fail or end, by webhook or command.
+
+    It begins with what happens after its first start. `gangline up` runs it, too.
+
+    Example: gangline notifier --routes notify.toml
+    """
+    words = [] if routes is None else ["--routes", str(routes.absolute())]
+    words += [] if first_index is None else ["--from", str(first_index)]
+    words += ["--check"] if check else []
+    _become("gangline.agents.notifier", Place(home, log=log), words)
 
 
 def _become(module: str, place: Place, words: list[str]) -> NoReturn:

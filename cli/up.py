@@ -51,7 +51,7 @@ def up(
     log: LogOption = None,
     sql: SqlOption = None,
 ) -> None:
-    """Run scheduler, projector and agent here until Ctrl-C; jobs that run then go on, and are taken back later.
+    """Run every part here until Ctrl-C; jobs that run then go on, and are taken back later.
 
     Example: gangline up --gpus 2
     """
@@ -141,6 +141,7 @@ def _parts(place: Place, gpus: int | None, gpu_type: str | None) -> "list[Part]"
         "scheduler": ["gangline.scheduler", *where, "--open-term"],
         "projector": ["gangline.projections", *where, "--sql", place.sql_url],
         "agent": ["gangline.agents", *where, *agent],
+        "notifier": ["gangline.agents.notifier", *where],
     }
     return [Part(name, words, place.home / "logs" / f"{name}.log") for name, words in arguments.items()]
 

@@ -1,0 +1,146 @@
+"""Who is told what, and how: the operator's routes file, and the URLs that jobs name themselves.
+
+allow = ["https://hooks.example.org/"]  # what the URLs of jobs may begin with; left out: any http(s) URL
+keep = 168                              # hours that what cannot be delivered is tried again
+
+[[route]]
+name = "failures of research"
+url = "https://hooks.example.org/x"     # or command = ["/usr/local/bin/tell", "--by", "mail"]
+users = ["ann"]                         # each list that is left out means all of them
+queues = ["research"]                   # and the queues below
+jobs = ["train-*"]                      # by name or id
+events = ["failed", "ended"]            # of started, preempted, failed, ended
+headers = { Authorization = "$HOOK_TOKEN" }     # a value that begins with $ names a variable of the notifier
+timeout = 10                            # seconds
+"""
+
+import fnmatch
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated
+
+import msgspec
+
+from gangline.agents.notifier.notices import Kind, Known, Notice
+from gangline.events.types import Value
+from gangline.schemas.errors import NotFound, UsageError
+
+TIMEOUT_S = 10.0
+"""How long one delivery may take, unless its route says more or less."""
+
+KEEP_H = 168.0
+"""A week: whoever mends a receiver on Monday gets Friday's messages."""
+
+MAX_URLS = 10
+"""Of one job."""
+
+SCHEMES = ("http://", "https://")
+
+
+class Target(Value, frozen=True, kw_only=True):
+    """Where messages go: a URL, or a command."""
+
+    name: str
+    url: str = ""
+    command: tuple[str, ...] = ()
+    headers: Mapping[str, str] = MappingProxyType({})
+    timeout_s: float = TIMEOUT_S
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One entry of the file."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+    url: str = ""
+    command: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()
+    events: tuple[Kind, ...] = ()
+    headers: dict[str, str] = {}
+    timeout: Annotated[float, msgspec.Meta(gt=0, le=600)] = TIMEOUT_S
+
+    def takes(self, notice: Notice) -> bool:
+        """Whether a notice goes this way."""
+        return (
+            (not self.users or notice.user in self.users)
+            and (not self.queues or any(f"{notice.queue}/".startswith(f"{queue}/") for queue in self.queues))
+            and (not self.jobs or any(_matches(notice, pattern) for pattern in self.jobs))
+            and (not self.events or bool(notice.words & set(self.events)))
+        )
+
+    def target(self) -> Target:
+        """Return where it leads, with secrets out of the environment. Raises UsageError for a variable not set."""
+        headers = {}
+        for header, value in self.headers.items():
+            if value.startswith("$") and value[1:] not in os.environ:
+                raise UsageError(f"route {self.name!r}: its header {header} is to be {value}, which is not set: set it")
+            headers[header] = os.environ[value[1:]] if value.startswith("$") else value
+        return Target(
+            name=f"route {self.name}", url=self.url, command=self.command, headers=headers, timeout_s=self.timeout
+        )
+
+
+class Routes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    allow: tuple[str, ...] = SCHEMES
+    keep: Annotated[float, msgspec.Meta(gt=0, le=8760)] = KEEP_H
+    route: tuple[Route, ...] = ()
+
+    def targets(self, notice: Notice, job: Known) -> tuple[list[Target], list[str]]:
+        """Return where a notice goes, each place once, and the job's URLs that are not allowed."""
+        found = {route.name: route.target() for route in self.route if route.takes(notice)}
+        urls = dict.fromkeys(job.notify[:MAX_URLS])
+        allowed = {url: Target(name=url, url=url) for url in urls if url.startswith(self.allow) and _is_http(url)}
+        return [*found.values(), *allowed.values()], [url for url in urls if url not in allowed]
+
+    def target(self, name: str) -> Target | None:
+        """Return the target of this name, None if the file has it no more, or does not allow it any more."""
+        for route in self.route:
+            if name == f"route {route.name}":
+                return route.target()
+        return Target(name=name, url=name) if name.startswith(self.allow) and _is_http(name) else None
+
+
+def read_routes(path: Path, *, needed: bool) -> Routes:
+    """Return what a file says; without one that is `needed` there are no routes. Raises UsageError, NotFound."""
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        if needed:
+            raise NotFound(f"there is no file {path}: name a file of routes, or leave --routes out") from None
+        return Routes()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read ({error}): name a file of routes in UTF-8") from error
+    try:
+        routes = msgspec.convert(tomllib.loads(text), Routes)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is no TOML: {error}") from error
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{path}: {error}; see docs/notifications.md for what it may say") from error
+    for number, route in enumerate(routes.route):
+        where = f"{path}: route[{number}] ({route.name!r})"
+        if any(other.name == route.name for other in routes.route[:number]):
+            raise UsageError(f"{where}: another route has this name: give it its own")
+        if bool(route.url) == bool(route.command):
+            raise UsageError(f"{where}: name a url or a command, one of the two")
+        if route.url and not _is_http(route.url):
+            raise UsageError(f"{where}: {route.url!r} is no URL of a webhook: begin it with https:// or http://")
+        if route.command and not os.access(route.command[0], os.X_OK):
+            raise UsageError(
+                f"{where}: {route.command[0]!r} is no program: give its absolute path, and the right to run"
+            )
+        route.target()
+    return routes
+
+
+def _is_http(url: str) -> bool:
+    return url.startswith(SCHEMES) and url.isprintable() and " " not in url
+
+
+def _matches(notice: Notice, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(notice.name, pattern) or fnmatch.fnmatchcase(notice.job_id, pattern)
