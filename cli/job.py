@@ -63,7 +63,7 @@ def show(
 
     Example: gangline job show job-k3x7
     """
-    from gangline.cli.why import why
+    from gangline.cli.why import explained
     from gangline.projections import queries
 
     place = Place(home, log=log, sql=sql)
@@ -73,7 +73,7 @@ def show(
         attempts = queries.attempts_of(connection, job_id)
         checkpoints = queries.checkpoints_of(connection, job_id)
         timeline = queries.timeline_of(connection, job_id)
-    waits = why(place, job_id) if row["state"] == "pending" else None
+    waits = explained(place, job_id) if row["state"] == "pending" else None
     if json:
         whole = {"job": row, "attempts": attempts, "checkpoints": checkpoints, "timeline": timeline, "why": waits}
         print_json(whole)

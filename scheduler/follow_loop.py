@@ -43,8 +43,8 @@ DECISIONS_BATCH = 64
 class Follower:
     """The state just after the last round that counts (`state`), and the records of control behind it (`undecided`)."""
 
-    def __init__(self, log: Log, store: SnapshotStore, code_digest: str) -> None:
-        """Start from the newest verified snapshot and read `decisions` to its end.
+    def __init__(self, log: Log, store: SnapshotStore, code_digest: str, *, through: int | None = None) -> None:
+        """Start from the newest verified snapshot and read `decisions` to its end, or to the last round `through`.
 
         Raises LogCut or LogReplaced where the snapshot does not belong to this log, Halted where its rounds cannot be
         folded, and what the log raises.
@@ -62,11 +62,14 @@ class Follower:
         """The round that this process has appended and not read back yet."""
         self.folded_records = 0
         """Records of control folded since the last snapshot."""
+        self._most = through
+        self._over = False
+        """Whether a later round than is asked for was seen."""
         self._after = START
         self._control: Reader = log.reader(CONTROL)
         self._decisions: Reader = log.reader(DECISIONS)
         try:
-            snapshot = store.newest()
+            snapshot = store.newest(through)
             if snapshot is not None:
                 self._restore(snapshot)
             self.read_all_decisions()
@@ -97,6 +100,13 @@ class Follower:
         for records in self._decisions.read_to_end(DECISIONS_BATCH):
             for record in records:
                 self._take(record)
+            if self._over:
+                return
+
+    def before(self, round_: RoundDecided) -> State:
+        """Return the state at the tick of a round, the next one, before anything of it was decided."""
+        records = self._through(round_.tick_index)
+        return self._folded(records, [_decision(value, round_) for value in round_.decisions])
 
     def boundary(self) -> Snapshot | None:
         """Return the snapshot at the end of what is decided, from which another term can start."""
@@ -171,8 +181,13 @@ class Follower:
         if not isinstance(event, TermOpened | RoundDecided):
             raise Halted(f"record {record.index} of '{DECISIONS}' is a {type(event).__name__}: that is not its place")
         admitted = terms.admit(self.terms, event)
-        if admitted is None:
+        if admitted is None or self._over:
             return
+        if self._most is not None:
+            index = event.tick_index if isinstance(event, RoundDecided) else event.control_index
+            self._over = index > self._most
+            if self._over:
+                return
         if isinstance(event, TermOpened):
             self._open(event)
         elif not self.foreign:
@@ -214,13 +229,17 @@ class Follower:
             self.state = expected.state
         else:
             decisions = [_decision(value, round_) for value in round_.decisions]
-            named = {one.control_index for one in decisions if isinstance(one, InputQuarantined)}
-            state = self.state
-            for record in records:
-                state = skip(state, record.index) if record.index in named else _fold(state, record)
-            self.state = evolve_round(state, round_, decisions)
+            self.state = evolve_round(self._folded(records, decisions), round_, decisions)
         self._after = records[-1].after
         self.folded_records += len(records)
+
+    def _folded(self, records: list[Record], decisions: list[Decision]) -> State:
+        """Return the state with these records of control folded, but for those that their round skips."""
+        named = {one.control_index for one in decisions if isinstance(one, InputQuarantined)}
+        state = self.state
+        for record in records:
+            state = skip(state, record.index) if record.index in named else _fold(state, record)
+        return state
 
     def _through(self, index: int) -> list[Record]:
         taken: list[Record] = []

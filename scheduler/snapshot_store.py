@@ -103,9 +103,13 @@ class SnapshotStore:
                 f"no snapshot could be written to {self._folder} ({error.strerror}): make room, or mend its permissions"
             ) from error
 
-    def newest(self) -> Snapshot | None:
-        """Return the newest snapshot that verifies; a damaged one is named in the program's log and passed over."""
-        return next(self._verified(self._names()), None)
+    def newest(self, through: int | None = None) -> Snapshot | None:
+        """Return the newest snapshot that verifies; a damaged one is named in the program's log and passed over.
+
+        With `through`, of those up to this control index.
+        """
+        names = [name for name in self._names() if through is None or name.control_index <= through]
+        return next(self._verified(names), None)
 
     def at(self, control_index: int, term: int) -> Snapshot | None:
         """Return the snapshot of a term just after the round at a control index."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from gangline.events.types import WHOLE_MILLI, JobSpec
 from gangline.scheduler.explanation.nodes import NodeReasons
 from gangline.scheduler.explanation.question import Question
+from gangline.scheduler.explanation.words import count
 from gangline.scheduler.state import Node
 
 
@@ -51,7 +52,9 @@ def _fraction(spec: JobSpec, usable: Sequence[Node]) -> str:
 
 
 def _on_one_node(spec: JobSpec, usable: Sequence[Node]) -> str:
-    needed = f"it needs {spec.gpus} free GPUs on one node" if spec.gpus else "it needs CPU and memory on one node"
+    needed = (
+        f"it needs {count(spec.gpus, 'free GPU')} on one node" if spec.gpus else "it needs CPU and memory on one node"
+    )
     if not usable:
         return needed
     freest = max(usable, key=lambda node: (node.whole_free, node.cpu_free_milli, node.memory_free_bytes))

@@ -2,9 +2,10 @@
 
 from typing import NamedTuple
 
+from gangline.scheduler.explanation.ends import expected
 from gangline.scheduler.explanation.question import Question
 from gangline.scheduler.explanation.values import Change
-from gangline.scheduler.explanation.words import named, span
+from gangline.scheduler.explanation.words import named
 from gangline.scheduler.quota import gpus
 from gangline.scheduler.reservations import attempt_end_us
 from gangline.scheduler.views.uses import quota_is_on
@@ -84,8 +85,9 @@ def change(question: Question, bars: list[QuotaBar]) -> Change:
         limit = f"this job alone is above the {bar.what}" if bar.asked_milli > bar.limit_milli else falls
         return Change(kind="quota", text=f"{limit}: {raised}", subjects=(bar.path,))
     left_us = max(at_us - question.state.now_us, 0)
-    ends = f"expected when {named(jobs)} {'ends' if len(jobs) == 1 else 'end'}, in {span(left_us)}"
-    return Change(kind="quota", text=f"{falls}, {ends}; or {raised}", in_us=left_us, subjects=tuple(jobs))
+    ends = f"which it does when {named(jobs)} {'ends' if len(jobs) == 1 else 'end'}"
+    when = expected(question.state, jobs, left_us)
+    return Change(kind="quota", text=f"{falls}, {ends}, {when}; or {raised}", in_us=left_us, subjects=tuple(jobs))
 
 
 def _users(question: Question, bar: QuotaBar) -> list[tuple[str, int]]:

@@ -5,9 +5,9 @@ from types import MappingProxyType
 
 from gangline.events.policy import Policy
 from gangline.events.types import PreemptionReason
+from gangline.scheduler.explanation.ends import basis
 from gangline.scheduler.explanation.words import named, span
 from gangline.scheduler.quota import gpus
-from gangline.scheduler.reservations import attempt_end_us
 from gangline.scheduler.state import Attempt, Job, State
 from gangline.scheduler.views import Views
 from gangline.scheduler.views.uses import quota_is_on
@@ -53,9 +53,7 @@ def running_notes(state: State, policy: Policy | None, views: Views, job: Job, a
     """Return how long it runs, how its queue stands, and when it is expected to end."""
     notes = [f"it runs for {span(state.now_us - attempt.bound_at_us)}"]
     if not attempt.is_stopping:
-        rests = "its max_runtime" if job.spec.max_runtime_us is not None else "how long such jobs have run"
-        left = span(attempt_end_us(state, job, attempt) - state.now_us)
-        notes.append(f"by {rests} it is expected to end in {left}")
+        notes.append(basis(state, job, attempt))
     if policy is not None and quota_is_on(policy):
         uses = views.uses
         for _, gpu_type, milli, _ in uses.charges.get(job.job_id, ()):

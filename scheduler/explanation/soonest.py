@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from gangline.events.decisions import PreemptionOrdered
+from gangline.scheduler.explanation.ends import expected
 from gangline.scheduler.explanation.question import Question
 from gangline.scheduler.explanation.quotas import bars_of
 from gangline.scheduler.explanation.quotas import change as quota_change
@@ -87,7 +88,9 @@ def _ends(state: State, job_ids: Sequence[str], text: str) -> Change:
         if "one of" in text
         else max(left for _, left in sorted(ends.items()))
     )
-    return Change(kind="end", text=f"{said}, expected in {span(left_us)}", in_us=left_us, subjects=tuple(job_ids))
+    return Change(
+        kind="end", text=f"{said}, {expected(state, job_ids, left_us)}", in_us=left_us, subjects=tuple(job_ids)
+    )
 
 
 def _evictions(question: Question) -> Change | None:
@@ -130,7 +133,7 @@ def _next_end(question: Question, allowed: Flags | None) -> Change | None:
     needed = _needed(question, allowed, [job_id for _, job_id in ends[:low]])
     left_us = max(at_us - state.now_us, 0)
     verb = "ends" if len(needed) == 1 else "end"
-    text = f"when {named(needed)} {verb}, expected in {span(left_us)}"
+    text = f"when {named(needed)} {verb}, {expected(state, needed, left_us)}"
     return Change(kind="end", text=text, in_us=left_us, subjects=tuple(needed) or (last,))
 
 
@@ -152,7 +155,6 @@ def _needed(question: Question, allowed: Flags | None, jobs: Sequence[str]) -> l
 
 def _node_in_use_again(question: Question, allowed: Flags | None) -> Change | None:
     """Return which node would have to be used again, if one is enough; else all that are out of use."""
-    state, views = question.state, question.views
     out = [
         node.node_id
         for node in question.fleet
@@ -160,15 +162,29 @@ def _node_in_use_again(question: Question, allowed: Flags | None) -> Change | No
         and (node.cordoned or node.draining or node.quarantined)
         and not (node.lost or node.stale)
     ]
-    for tried in [[one] for one in out[:MAX_NODES_TRIED]] + ([out] if len(out) > 1 else []):
-        trial = Trial(state, views.nodes)
-        for node_id in tried:
-            trial.fleet.set_blocked(trial.fleet.row[node_id], blocked=False)
-        if trial.place(question.shape, allowed) is not None:
+    if not out:
+        return None
+    tries = [[one] for one in out[:MAX_NODES_TRIED]] + ([out] if len(out) > 1 else [])
+    for tried in tries:
+        if _would_fit(question, allowed, tried):
             command = f"`gangline node uncordon {tried[0]}`" if len(tried) == 1 else "`gangline node uncordon`"
             return Change(
                 kind="uncordon",
                 text=f"{command} of {named(tried)}" if len(tried) > 1 else command,
                 subjects=tuple(tried),
             )
+    for tried in tries:
+        if _would_fit(question, allowed, tried, empty=True):
+            text = f"`gangline node uncordon` of {named(tried)}, and then when what runs there has ended"
+            return Change(kind="uncordon", text=text, subjects=tuple(tried))
     return None
+
+
+def _would_fit(question: Question, allowed: Flags | None, node_ids: Sequence[str], *, empty: bool = False) -> bool:
+    """Whether the job would fit if these nodes were used again, and, if `empty`, nothing ran anywhere."""
+    trial = Trial(question.state, question.views.nodes)
+    for node_id in node_ids:
+        trial.fleet.set_blocked(trial.fleet.row[node_id], blocked=False)
+    for _, job in sorted(question.state.jobs.items()) if empty else ():
+        trial.without(job)
+    return trial.place(question.shape, allowed) is not None

@@ -128,7 +128,7 @@ def test_a_ceiling_is_named_with_its_queue_its_use_by_whom_and_how_far_that_has_
     assert found.rule == "quota"
     assert f"queue 'vision' has a ceiling of 8 GPUs and uses 6 (by {first} 6); with the 4 of this job" in found.text
     assert change.text.startswith(
-        f"the use of queue 'vision' has to fall by 2 GPUs, expected when {first} ends, in 59 "
+        f"the use of queue 'vision' has to fall by 2 GPUs, which it does when {first} ends, expected in 59 "
     )
     assert "`gangline queue set vision --ceiling N` raises its ceiling" in change.text
 
