@@ -38,6 +38,7 @@ CONTROL_BATCH = 1_000
 
 DECISIONS_BATCH = 64
 """Records of `decisions` held at once; a round may have 900 kB."""
+LAST = 1 << 62
 
 
 class Follower:
@@ -62,9 +63,7 @@ class Follower:
         """The round that this process has appended and not read back yet."""
         self.folded_records = 0
         """Records of control folded since the last snapshot."""
-        self._most = through
-        self._over = False
-        """Whether a later round than is asked for was seen."""
+        self._most, self._over = LAST if through is None else through, False
         self._after = START
         self._control: Reader = log.reader(CONTROL)
         self._decisions: Reader = log.reader(DECISIONS)
@@ -105,8 +104,7 @@ class Follower:
 
     def before(self, round_: RoundDecided) -> State:
         """Return the state at the tick of a round, the next one, before anything of it was decided."""
-        records = self._through(round_.tick_index)
-        return self._folded(records, [_decision(value, round_) for value in round_.decisions])
+        return self._folded(self._through(round_.tick_index), [_decision(value, round_) for value in round_.decisions])
 
     def boundary(self) -> Snapshot | None:
         """Return the snapshot at the end of what is decided, from which another term can start."""
@@ -181,13 +179,10 @@ class Follower:
         if not isinstance(event, TermOpened | RoundDecided):
             raise Halted(f"record {record.index} of '{DECISIONS}' is a {type(event).__name__}: that is not its place")
         admitted = terms.admit(self.terms, event)
+        index = event.tick_index if isinstance(event, RoundDecided) else event.control_index
+        self._over = self._over or (admitted is not None and index > self._most)
         if admitted is None or self._over:
             return
-        if self._most is not None:
-            index = event.tick_index if isinstance(event, RoundDecided) else event.control_index
-            self._over = index > self._most
-            if self._over:
-                return
         if isinstance(event, TermOpened):
             self._open(event)
         elif not self.foreign:
