@@ -112,6 +112,8 @@ def _show_job(row: dict[str, Any], waits: str | None) -> None:
         "command": shlex.join(spec["command"]),
         "code": spec["code"] and f"{spec['code']['sha256'][:12]} (commit {(spec['code']['commit'] or 'none')[:12]})",
         "checkpoints": spec["checkpoints"],
+        "after": ", ".join(spec["after"]) or None,
+        "tells": ", ".join(spec["notify"]) or None,
         "by": row["actor"],
         "submitted": f"{show_time(row['submitted_at_us'])} at {row['submitted_index']}",
     }

@@ -46,6 +46,13 @@ def field(name: str, read: Reader[Any]) -> Field:
     return lambda value: {name: read(value)}
 
 
+def _url(value: object) -> str:
+    found = values.text(value)
+    if not found.startswith(("http://", "https://")) or not found.isprintable() or " " in found:
+        raise Bad(f"{found!r} is no URL of a webhook: write https://HOST/PATH")
+    return found
+
+
 def _topology(value: object) -> dict[str, Any]:
     within = values.one_of("none", "node", "pod")
     found = values.fields(value, {"required": within, "preferred": within})
@@ -93,7 +100,7 @@ OPTIONS: Mapping[str, Field] = {
     "interactive": field("interactive", values.flag),
     "idle_timeout": field("idle_timeout_us", values.duration_us(1)),
     "data": field("data_bytes", values.size_bytes()),
-    "notify": field("notify", values.list_of(values.text)),
+    "notify": field("notify", values.list_of(_url)),
     "topology": _topology,
     "elastic": _elastic,
     "roles": _roles,

@@ -57,6 +57,26 @@ def submit(
     code: Annotated[str | None, typer.Option(help="A folder that every attempt gets a copy of.")] = None,
     checkpoints: Annotated[str | None, typer.Option(help="The folder of checkpoints, on all nodes.")] = None,
     env: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the ranks; may be repeated.")] = None,
+    topology_required: Annotated[
+        str | None, typer.Option(help="Only within one `node` or `pod`.", metavar="node|pod")
+    ] = None,
+    topology_preferred: Annotated[
+        str | None, typer.Option(help="Within one `node` or `pod` where that can be.", metavar="node|pod")
+    ] = None,
+    preemptible: Annotated[
+        bool | None,
+        typer.Option("--preemptible/--not-preemptible", help="Whether it may give way, and borrow [it may]."),
+    ] = None,
+    held: Annotated[bool | None, typer.Option("--held", help="Wait for `gangline job release`.")] = None,
+    after: Annotated[list[str] | None, typer.Option(help="Start when this job has succeeded; may be repeated.")] = None,
+    array: Annotated[int | None, typer.Option(help="So many jobs, told apart by GANGLINE_ARRAY_INDEX.")] = None,
+    array_parallel: Annotated[int | None, typer.Option(help="Of an array, so many at a time [all].")] = None,
+    interactive: Annotated[bool | None, typer.Option("--interactive", help="End when idle.")] = None,
+    idle_timeout: Annotated[str | None, typer.Option(help="Idle for so long, as in 1h [as in the policy].")] = None,
+    data: Annotated[str | None, typer.Option(help="What it will write, as in 2TiB: much waits for space.")] = None,
+    notify: Annotated[
+        list[str] | None, typer.Option(help="A URL told of start, preemption, failure, end; may be repeated.")
+    ] = None,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the answer.", callback=seconds)] = 5.0,
     json: JsonOption = False,
     home: HomeOption = None,
@@ -75,7 +95,10 @@ def submit(
     }
     flags |= {"grace": grace, "code": code, "checkpoints": checkpoints, "command": context.meta.get(COMMAND)}
     flags |= {"env": None if env is None else _variables(env)}
-    flags |= {"elastic": _elastic(min_gpus, max_gpus)}
+    flags |= {"elastic": _elastic(min_gpus, max_gpus), "preemptible": preemptible, "held": held, "after": after}
+    flags |= {"array": array, "array_parallel": array_parallel, "data": data, "notify": notify}
+    flags |= {"interactive": interactive, "idle_timeout": idle_timeout}
+    flags |= {"topology": _given({"required": topology_required, "preferred": topology_preferred}) or None}
     resources = {"gpus": gpus, "nodes": nodes, "gpu_type": gpu_type, "cpus": cpus, "memory": memory}
     _submit(_asked(spec, _given(flags), _given(resources)), Place(home, log=log), timeout_s=timeout, as_json=json)
 
@@ -113,12 +136,14 @@ def _asked(path: Path | None, flags: dict[str, Any], resources: dict[str, Any]) 
         key = [str(one) for one in keys]
         if source is not None and not (key[0] in flags or (key[0] == "resources" and key[-1] in resources)):
             return source.bad(keys, message)
-        flag = {"resources": key[-1], "elastic": f"{key[-1]}_gpus"}.get(key[0], key[0])
+        named = {"resources": key[-1], "elastic": f"{key[-1]}_gpus", "topology": f"topology_{key[-1]}"}
+        flag = named.get(key[0], key[0])
         where = "-- COMMAND" if key[0] == "command" else f"--{flag}"
         return UsageError(f"{where.replace('_', '-')}: {message}")
 
-    if "env" in flags and isinstance(table.get("env"), dict):
-        flags = {**flags, "env": {**table["env"], **flags["env"]}}
+    for key in ("env", "topology"):
+        if key in flags and isinstance(table.get(key), dict):
+            flags = {**flags, key: {**table[key], **flags[key]}}
     # What flags name is relative to where they are typed, not to the file.
     for key in ("code", "checkpoints"):
         if flags.get(key) and "://" not in flags[key]:

@@ -20,6 +20,7 @@ TEST_MODULE_LINES = 500
 FUNCTION_LINES = 60
 
 LONG: dict[str, str] = {
+    "cli/submit.py:submit": "one parameter for each option of the command, which typer reads off the function",
     "events/decisions.py": "one type after the other, each a contract; there is nothing to split but the list",
     "scheduler/state.py": "every table of the state and what it holds, which is read as a whole",
     "deploy/local_kafka.py": "one script that runs by itself, without gangline, from fetching a broker to stopping it",

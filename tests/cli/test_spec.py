@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gangline.cli.spec import MAX_SPEC_BYTES, Source, SpecError, read_spec
+from gangline.cli.spec import KEYS, MAX_SPEC_BYTES, RESOURCES, Source, SpecError, read_spec
 from gangline.events.types import Elastic, JobSpec, Role
 from gangline.schemas.errors import UsageError
 from tests.cli.invoke import Gangline
@@ -132,6 +132,20 @@ def test_a_spec_says_how_a_job_may_be_treated_and_what_it_waits_for() -> None:
 
 def test_a_place_for_checkpoints_may_be_a_uri() -> None:
     assert parse("command=['true']\ncheckpoints='s3://b/c'\nresources.gpus=1\n").checkpoints == "s3://b/c"
+
+
+DOCUMENTED = Path(__file__).parents[2] / "docs/specs.md"
+
+
+def test_the_documented_spec_has_every_key_and_is_understood() -> None:
+    text = DOCUMENTED.read_text().split("```toml\n")[1].split("```")[0]
+    source = Source(text, name="spec.toml", folder=Path("/folder"))
+    spec = source.asked().spec
+    assert set(source.table) == {*KEYS, "resources"}
+    assert set(source.table["resources"]) == set(RESOURCES)
+    bare = parse("command = ['true']\nresources.gpus = 1\n")
+    unset = {field for field in JobSpec.__struct_fields__ if getattr(spec, field) == getattr(bare, field)}
+    assert unset == {"gpu_milli", "code"}, "a part of a GPU is gpus = 0.5, the code is stored by submit"
 
 
 HEAD = "command = ['true']\n"
@@ -268,6 +282,13 @@ FLAGS: dict[str, tuple[list[object], str]] = {
     "a bad time": (["--max-runtime", "soon", "--", "true"], "--max-runtime: 'soon' is not valid here"),
     "only a least size": (["--min-gpus", 2, "--", "true"], "--max-gpus is missing"),
     "a least size of nothing": (["--min-gpus", 0, "--max-gpus", 2, "--", "true"], "--min-gpus: this is 0, but"),
+    "no topology": (
+        ["--topology-required", "rack", "--", "true"],
+        "--topology-required: this is 'rack', but has to be",
+    ),
+    "no webhook": (["--notify", "ann@example.org", "--", "true"], "--notify: 'ann@example.org' is no URL"),
+    "an array of nothing": (["--array", 0, "--", "true"], "--array: this is 0, but has to be at least 1"),
+    "no idle time": (["--idle-timeout", "1", "--", "true"], "--idle-timeout: '1' is not valid here"),
     "no variable": (["--env", "A", "--", "true"], "--env A: write NAME=VALUE"),
     "nothing to run": (["--gpus", 1], "there is nothing to run"),
     "nothing behind the dashes": (["--gpus", 1, "--"], "-- COMMAND: this is a program and its arguments"),
@@ -285,6 +306,35 @@ def test_a_mistake_in_flags_names_the_flag_and_exits_with_2(
     assert ran.code == 2
     assert ran.err.startswith(f"gangline: {message}")
     assert ran.out == ""
+
+
+ALL_FLAGS = (
+    "--name n --queue q --gpus 4 --nodes 2 --gpu-type H100 --gpu-type H200 --cpus 1.5 --memory 1GiB --priority 5 "
+    "--retries 1 --max-runtime 2h --grace 9s --checkpoints s3://b/c --env A=1 --topology-required pod "
+    "--topology-preferred node --not-preemptible --held --after job-a --after job-b --array 10 --array-parallel 2 "
+    "--interactive --idle-timeout 30m --data 2TiB --notify https://a.example.org --min-gpus 2 --max-gpus 8"
+)
+
+
+def test_every_field_of_a_job_has_a_flag_or_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The roles of a gang are tables of their own and stand in a spec; the rest has flags, too."""
+    from typer.testing import CliRunner
+
+    from gangline.cli import submit
+    from gangline.cli.app import app
+    from gangline.cli.spec import Asked
+
+    found: list[Asked] = []
+    monkeypatch.setattr(submit, "_submit", lambda asked, *_, **__: found.append(asked))
+    ran = CliRunner().invoke(app, ["submit", *ALL_FLAGS.split(), "--code", ".", "--home", ".", "--", "train", "x"])
+    assert ran.exit_code == 0, ran.output
+    ((spec, code),) = found
+    assert code == Path.cwd()
+    bare = parse("command = ['true']\nresources.gpus = 1\n")
+    unset = {field for field in JobSpec.__struct_fields__ if getattr(spec, field) == getattr(bare, field)}
+    assert unset == {"gpu_milli", "code", "roles"}, "a part of a GPU is --gpus 0.5, the code is stored by submit"
+    assert (spec.preemptible, spec.after, spec.data_bytes) == (False, ("job-a", "job-b"), 2 << 40)
+    assert (spec.topology_required, spec.topology_preferred) == ("pod", "node")
 
 
 def test_no_number_is_taken_for_gpus() -> None:
