@@ -71,6 +71,18 @@ def is_whole(policy: Policy | None, spec: JobSpec, shares: Sequence[Share]) -> b
     return own in sizes(policy, spec) and others == sum(role.ranks for role in spec.roles)
 
 
+def incomplete(state: State, policy: Policy) -> list[Job]:
+    """Return the jobs that may start and have less held than they need, in the order of their submission."""
+    found = [
+        job
+        for job_id, room in sorted(state.room.items())
+        if (job := state.jobs.get(job_id)) is not None
+        and job_id in state.pending
+        and not (job.held or job.barriers or is_whole(policy, job.spec, room.shares))
+    ]
+    return sorted(found, key=lambda job: (job.submitted, job.array_index or 0, job.job_id))
+
+
 def reduced(state: State, policy: Policy, job: Job, room: RoomHeld) -> RoomHeld | None:
     """Return what is left of what was held for a gang to go on, once some of that is lost, too; None for nothing."""
     kept = numbered([share for share in room.shares if is_left(state, share)])

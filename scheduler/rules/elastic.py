@@ -11,7 +11,7 @@ from gangline.events.decisions import RoomHeld
 from gangline.events.policy import Policy
 from gangline.events.types import Share
 from gangline.scheduler.elastic import RULE, largest, of_size, size_of, sizes
-from gangline.scheduler.recovery import is_whole
+from gangline.scheduler.recovery import incomplete
 from gangline.scheduler.room.claims import Bench
 from gangline.scheduler.room.orders import order
 from gangline.scheduler.room.trial import Trial
@@ -73,11 +73,7 @@ def _wanted(round_: Round, policy: Policy) -> list[str]:
             head = state.jobs[views.pending.groups[group][0][-1]]
             if not allowed_nodes(state, policy, views, head)[0]:
                 wanted |= dict.fromkeys(group.shape.gpu_types or types)
-    for job_id, room in sorted(state.room.items()):
-        job = state.jobs.get(job_id)
-        if job is not None and not is_whole(policy, job.spec, room.shares):
-            wanted |= dict.fromkeys(types)
-    return sorted(wanted)
+    return list(types) if incomplete(state, policy) else sorted(wanted)
 
 
 def _grown(round_: Round, policy: Policy, job: Job) -> tuple[Share, ...] | None:

@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 
 from gangline.events.policy import Policy
 from gangline.events.types import Decision
-from gangline.scheduler.recovery import is_whole
+from gangline.scheduler.recovery import incomplete
 from gangline.scheduler.room import (
     batch,
     consolidation,
@@ -65,18 +65,9 @@ def decide(round_: Round) -> None:
 
 def _for_incomplete(round_: Round, policy: Policy) -> None:
     """Make room for the recovering gangs for which less is held than they need, counting in what is."""
-    for job_id in sorted(round_.state.room):
+    for job in incomplete(round_.state, policy)[: policy.room_searches]:
         state, views = round_.state, round_.views
-        job, room = state.jobs.get(job_id), state.room[job_id]
-        if (
-            job is None
-            or job_id not in state.pending
-            or job.held
-            or job.barriers
-            or is_whole(policy, job.spec, room.shares)
-        ):
-            continue
-        with views.lent(state, job_id):
+        with views.lent(state, job.job_id):
             group = key_of(policy, job, views.nodes.fleet.widest)
             claims = claims_of(round_, policy, group, job, views.running.runs(state, policy))
             _, decisions = _room_for(round_, policy, job, claims)
