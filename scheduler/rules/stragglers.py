@@ -6,6 +6,7 @@ nodes in all. A job that may not be preempted is left alone.
 
 from gangline.events.decisions import NodeQuarantined
 from gangline.events.policy import Policy
+from gangline.scheduler.recovery import hold_for
 from gangline.scheduler.room.orders import order
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules.attempts import is_ending
@@ -31,6 +32,11 @@ def decide(round_: Round) -> None:
             reason=f"rank {slow.rank} of {job_id} took {slow.slowness_ppm // 10_000}% of its peers' time for a step",
         )
         if not round_.emit(quarantined, order(round_.state, policy, job_id, "straggler")):
+            return
+        # With the node quarantined, what the gang keeps and what replaces that node follow as after a failure.
+        stopped = round_.state.jobs[job_id]
+        held = None if stopped.attempt is None else hold_for(round_, stopped, stopped.attempt)
+        if held is not None and not round_.emit(held):
             return
 
 
