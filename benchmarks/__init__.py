@@ -9,6 +9,6 @@ from types import MappingProxyType
 
 __all__ = ["BENCHMARKS"]
 
-NAMES = ("launch", "log", "mix", "packing", "queueing", "tick")
+NAMES = ("launch", "launches", "log", "mix", "packing", "queueing", "tick")
 BENCHMARKS = MappingProxyType({name: f"benchmarks.{name}" for name in NAMES})
 """Every benchmark's name, and the module that measures it."""

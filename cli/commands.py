@@ -2,6 +2,7 @@
 
 import getpass
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,13 +22,16 @@ from gangline.events.log import CONTROL, DECISIONS, START, Entry, Log, Position,
 from gangline.events.sqlite import SqliteLog
 from gangline.events.terms import NO_TERM, Terms, admit
 from gangline.events.types import Event, Meta
-from gangline.schemas.errors import Refused, TimedOut
+from gangline.schemas.errors import Refused, TimedOut, UsageError
 
 ANSWER_WAIT_S = 5.0
 """How long a command waits for its answer. A running scheduler takes milliseconds, a standby takes over in 3 s."""
 
 POLL_S = 1.0
 """How long one wait for a record lasts."""
+
+MAX_BATCH = 1_000
+"""Commands sent at once, in one transaction of the log: their answers fill about one round."""
 
 MAX_SNAPSHOTS_TRIED = 3
 """As many as the scheduler keeps."""
@@ -67,17 +71,34 @@ class Commands:
 
         Raises TimedOut, naming where it was recorded, if no round answers within `timeout_s`.
         """
-        if not isinstance(command, COMMANDS) or command.meta.command_id is None:
-            raise TypeError(f"{type(command).__name__} is no command")
-        (address,) = self._log.append(CONTROL, [Entry(key.encode(), codec.encode(command))])
+        return self.send_all([(key, command)], timeout_s=timeout_s)[0]
+
+    def send_all(self, keyed: Sequence[tuple[str, Event]], *, timeout_s: float = ANSWER_WAIT_S) -> list[Answered]:
+        """Append commands, each with its key, in one batch of at most MAX_BATCH; return their answers in this order.
+
+        Raises UsageError for a larger batch; TimedOut, naming where the first without an answer was recorded, if no
+        round answers within `timeout_s`.
+        """
+        if len(keyed) > MAX_BATCH:
+            raise UsageError(f"{len(keyed):,} commands at once: send at most {MAX_BATCH:,}, and the others after them")
+        command_ids = [_command_id(command) for _, command in keyed]
+        addresses = self._log.append(CONTROL, [Entry(key.encode(), codec.encode(command)) for key, command in keyed])
+        waiting = set(command_ids)
+        found: dict[bytes, Answered] = {}
         deadline = time.monotonic() + timeout_s
         while True:
             for record in self._reader.read(timeout_s=min(POLL_S, max(0.0, deadline - time.monotonic()))):
                 decided = self._round(record)
-                if decided and (answer := _answer(decided, command.meta.command_id)):
-                    return Answered(answer, decided.tick_index)
+                if decided is None:
+                    continue
+                for answer in _answers(decided):
+                    if answer.command_id in waiting:
+                        found.setdefault(answer.command_id, Answered(answer, decided.tick_index))
+            if len(found) == len(waiting):
+                return [found[command_id] for command_id in command_ids]
             if time.monotonic() >= deadline:
-                index = index_at(self._log, address.offset)
+                first = next(place for place, command_id in enumerate(command_ids) if command_id not in found)
+                index = index_at(self._log, addresses[first].offset)
                 raise TimedOut(
                     f"recorded at {index}, not yet decided: no scheduler answered within {timeout_s:g} s. It will be "
                     "decided when one runs: `gangline up`, or `gangline doctor` to see what is wrong"
@@ -124,12 +145,17 @@ def index_at(log: Log, offset: int) -> int:
         reader.close()
 
 
-def _answer(decided: RoundDecided, command_id: bytes) -> Answer | None:
+def _command_id(command: Event) -> bytes:
+    if not isinstance(command, COMMANDS) or command.meta.command_id is None:
+        raise TypeError(f"{type(command).__name__} is no command")
+    return command.meta.command_id
+
+
+def _answers(decided: RoundDecided) -> Iterator[Answer]:
     for value in decided.decisions:
         decision = codec.decode(value)
-        if isinstance(decision, Answer) and decision.command_id == command_id:
-            return decision
-    return None
+        if isinstance(decision, Answer):
+            yield decision
 
 
 def _recent(folder: Path, log_id: str) -> tuple[Position, Terms]:

@@ -9,11 +9,11 @@ from gangline.events.log import LogError, Position, Record
 from gangline.events.sqlite_errors import damaged, translated
 from gangline.events.sqlite_partition import Partition
 
-POLL_S = 0.004
-"""How long a follower sleeps between looks; a look costs some 10 microseconds."""
+POLL_S = 0.0005
+"""How long a follower sleeps between its first looks; a look costs some 10 microseconds."""
 
 QUIET_POLL_S = 0.02
-"""What that grows to while nothing comes."""
+"""What that grows to while nothing comes, by a tenth each time: about a tenth of the wait so far is added to it."""
 
 
 class SqliteReader:

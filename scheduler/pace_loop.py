@@ -6,7 +6,8 @@ from gangline.scheduler.decide import next_due_us
 from gangline.scheduler.state import State
 
 MIN_TICK_INTERVAL_S = 0.02
-"""Inputs that come closer together share a round; far below what a launch takes."""
+"""Facts that come closer together share a round; far below what a launch takes. A command has a round at once, for
+somebody waits for its answer: those that come until that round is written share the next one."""
 
 TAKEOVER_S = 3.0
 """A standby takes over when a tick has been due for so long and none came."""
@@ -43,7 +44,7 @@ class Pace:
         """Return how long until a tick is due, at most 0 if it is; None if nothing waits for one."""
         since_s = self._monotonic_s() - self._ticked_s
         if state.awaiting_round:
-            return MIN_TICK_INTERVAL_S - since_s
+            return 0.0 if state.commands else MIN_TICK_INTERVAL_S - since_s
         due_us = self._next_due_us(state)
         if due_us is None:
             return None

@@ -80,6 +80,21 @@ def test_a_standby_misses_a_ticker_when_time_makes_a_tick_due(world: World) -> N
     assert world.takeovers()[-1] == standby.ticker
 
 
+def test_facts_share_a_round_and_a_command_has_one_at_once(world: World) -> None:
+    loop = world.starts()
+    ticked = ticks(world)
+    world.put(world.inputs.node(7))
+    world.settle(loop, step_s=0.0)
+    assert ticks(world) == ticked + 1
+    world.put(world.inputs.node(8))
+    for _ in range(5):
+        loop.step(0.0)
+    assert ticks(world) == ticked + 1
+    world.put(world.inputs.submit())
+    world.settle(loop, step_s=0.0)
+    assert ticks(world) == ticked + 2
+
+
 def test_after_a_clean_stop_the_next_one_takes_over_at_once(world: World) -> None:
     loop = world.starts()
     standby = world.loop()
