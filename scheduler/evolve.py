@@ -165,7 +165,8 @@ def finish_round(state: State, *, more: bool) -> State:
         more=False,
         touched=_EMPTY,
         troubled=_EMPTY,
-        placement_due=state.policy_is_new,
+        placement_due=state.policy_is_new or state.reopened,
+        reopened=False,
         policy_is_new=False,
         changed=cut(state.tick_event_id),
     )

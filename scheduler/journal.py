@@ -76,6 +76,7 @@ def drop_reserved(state: State, job_id: str) -> State:
         reserved=state.reserved.delete(job_id),
         changed=("reserved", job_id, state.changed),
         placement_due=True,
+        reopened=True,
     )
 
 

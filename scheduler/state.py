@@ -253,6 +253,8 @@ class State(Value, frozen=True, kw_only=True):
     more: bool = False
     placement_due: bool = False
     """Whether anything came since the last round that could let a pending job start."""
+    reopened: bool = False
+    """Whether the round being applied let others onto nodes that were reserved, maybe after they had been tried."""
 
     policy: Policy | None = None
     policy_is_new: bool = False

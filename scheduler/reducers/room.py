@@ -17,7 +17,7 @@ def room_released(state: State, decision: RoomReleased) -> State:
 
 def nodes_reserved(state: State, decision: NodesReserved) -> State:
     """Reserve nodes for a gang; they replace those reserved for it before."""
-    return put_reserved(state, decision)
+    return put_reserved(drop_reserved(state, decision.job_id), decision)
 
 
 def reservation_dropped(state: State, decision: ReservationDropped) -> State:

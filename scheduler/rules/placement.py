@@ -68,14 +68,15 @@ def decide(round_: Round) -> None:
 def _backfill(
     round_: Round, policy: Policy, group: GroupKey, failed: dict[tuple[Shape, bytes | None], None]
 ) -> GangBound | None:
-    """Return the binding of a job that is not the first of its group, but ends before reserved nodes are wanted."""
+    """Return the binding of one that is not the first of its group, but has nodes reserved, or ends before others want."""
     state, views = round_.state, round_.views
     last_us = max(reserved.free_at_us for _, reserved in sorted(state.reserved.items()))
     for *_, job_id in views.pending.groups[group][1:MAX_BACKFILL]:
         if group.shape in views.pending.failed:
             return None
         job = state.jobs[job_id]
-        if job.spec.max_runtime_us is not None and state.now_us + job.spec.max_runtime_us <= last_us:
+        ends_before = job.spec.max_runtime_us is not None and state.now_us + job.spec.max_runtime_us <= last_us
+        if ends_before or job_id in state.reserved:
             bound = _try(round_, policy, job, group.shape, failed)
             if bound is not None:
                 return bound

@@ -12,6 +12,7 @@ import numpy as np
 from gangline.events.decisions import NodesReserved, ReservationDropped
 from gangline.events.policy import Policy
 from gangline.events.types import WHOLE_MILLI
+from gangline.scheduler.fit import Ask
 from gangline.scheduler.fleet import Flags, Ints
 from gangline.scheduler.reservations import attempt_end_us, is_hard
 from gangline.scheduler.room.claimants import Claiming, claims_of, turns
@@ -19,6 +20,7 @@ from gangline.scheduler.room.claims import Victims
 from gangline.scheduler.room.plan import plan_of
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules.room import is_due
+from gangline.scheduler.shapes import Shape
 from gangline.scheduler.state import Job, State
 from gangline.scheduler.views import Views
 from gangline.scheduler.views.pending import GroupKey, may_start
@@ -142,12 +144,12 @@ def _soonest(views: Views, claiming: Claiming, free_at: "_Freeing", taken: Flags
     fleet, shape = views.nodes.fleet, claiming.claim.shape
     usable = claiming.nodes & ~taken
     if shape.nodes is not None:
-        return _first(views, usable, free_at, shape.nodes, shape.gpus // shape.nodes, one_pod=shape.required == "pod")
+        return _first(views, shape, usable, free_at, shape.nodes, shape.gpus // shape.nodes)
     if not claiming.claim.gang:
-        return _first(views, usable, free_at, 1, shape.gpus, one_pod=False)
+        return _first(views, shape, usable, free_at, 1, shape.gpus)
     for size in sorted({int(one) for one in np.unique(fleet.devices[usable]) if one}, reverse=True):
         count, rest = divmod(shape.gpus, size)
-        found = _first(views, usable & (fleet.devices == size), free_at, count, size, one_pod=shape.required == "pod")
+        found = _first(views, shape, usable & (fleet.devices == size), free_at, count, size)
         if found is None or not rest:
             if found is not None:
                 return found
@@ -156,15 +158,19 @@ def _soonest(views: Views, claiming: Claiming, free_at: "_Freeing", taken: Flags
         others[list(found.rows)] = False
         if shape.required == "pod":
             others &= fleet.pod_index == fleet.pod_index[found.rows[0]]
-        last = _first(views, others, free_at, 1, rest, one_pod=False)
+        last = _first(views, shape, others, free_at, 1, rest)
         if last is not None:
             return Nodes((*found.rows, *last.rows), max(found.free_at_us, last.free_at_us))
     return None
 
 
-def _first(views: Views, usable: Flags, free_at: "_Freeing", count: int, each: int, *, one_pod: bool) -> Nodes | None:
+def _first(  # noqa: PLR0917 - which nodes, and for what
+    views: Views, shape: Shape, usable: Flags, free_at: "_Freeing", count: int, each: int
+) -> Nodes | None:
+    """Return the nodes that have `each` devices free soonest, of those that could feed the ranks there if empty."""
     fleet, at_us = views.nodes.fleet, free_at.at_us(each)
-    pods = range(len(fleet.pods)) if one_pod else (None,)
+    usable = usable & views.nodes.empty.fits(Ask(each, WHOLE_MILLI, shape.cpu_milli * each, shape.memory_bytes * each))
+    pods = range(len(fleet.pods)) if shape.required == "pod" and count > 1 else (None,)
     best: Nodes | None = None
     for pod in pods:
         rows = np.flatnonzero(usable & (at_us < NEVER_US) & ((fleet.pod_index == pod) if pod is not None else True))

@@ -14,6 +14,7 @@ from gangline.simulator.fuzz.invariants import AFTER_ROUND, AT_DECISION
 from gangline.simulator.fuzz.ledger import Ledger
 from gangline.simulator.fuzz.machines import Machines
 from gangline.simulator.fuzz.oracle import AT_PLACEMENT, BETWEEN_ROUNDS
+from gangline.simulator.fuzz.quota_invariants import AT_QUOTA
 from gangline.simulator.fuzz.scene import Scene, Violation
 
 TERM = 1
@@ -100,7 +101,7 @@ class Checked:
         self._read(index, decided)
         ledger = self.ledger
         for decision in decided:
-            for check in (*AT_DECISION, *AT_PLACEMENT):
+            for check in (*AT_DECISION, *AT_QUOTA, *AT_PLACEMENT):
                 for found in check(ledger, decision):
                     raise Violation(check.__name__, index, found)
             ledger.decide(decision)

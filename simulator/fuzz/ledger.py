@@ -9,7 +9,7 @@ from typing import Any
 from gangline.events import control, decisions
 from gangline.events.control import COMMANDS
 from gangline.events.ids import job_id as id_of_job
-from gangline.events.policy import Policy
+from gangline.events.policy import Policy, with_queue, without_queue
 from gangline.events.types import Decision, Event
 from gangline.simulator.fuzz.charges import Charges
 from gangline.simulator.fuzz.records import Held, JobRecord, NodeRecord, milli_of
@@ -43,6 +43,14 @@ class Ledger:
         """How often the command at a control index was."""
         self.room: dict[str, decisions.RoomHeld] = {}
         self.reserved: dict[str, decisions.NodesReserved] = {}
+        self.orders: dict[str, list[str]] = {}
+        """By claimant: who was told in this round to give way to it, before what becomes free was held for it."""
+        self.evictions: set[tuple[str, str | None, str]] = set()
+        """Who gave way to whom, and why."""
+        self.could_start: dict[str, int] = {}
+        """After the round before: who waited though it fitted, and for which attempt."""
+        self.claims: dict[str, int] = {}
+        """Who waits for what others have borrowed, and at how many intervals it did."""
         self.charges = Charges()
         self.facts = {
             control.LogCreated: self._log_created,
@@ -127,6 +135,8 @@ class Ledger:
             node.broken.add(event.gpu)
 
     def _exited(self, event: control.RanksExited) -> None:
+        if self._is_live(event.job_id, event.attempt):
+            self.jobs[event.job_id].exited = True
         if event.gone:
             self._gone(event.job_id, event.attempt, event.node_id)
 
@@ -160,8 +170,14 @@ class Ledger:
 
     def finish_round(self, *, more: bool) -> None:
         """End a round: a policy that it activated is in force."""
+        self.orders.clear()
         if not more and self._policy_next is not None:
             self.policy, self._policy_next = self._policy_next, None
+
+    @property
+    def policy_changes(self) -> bool:
+        """Whether the round under way has changed the policy."""
+        return self._policy_next is not None
 
     def _answer(self, decision: decisions.Answer) -> None:
         index = decision.control_index
@@ -198,6 +214,12 @@ class Ledger:
         elif isinstance(command, control.HoldJob | control.ReleaseJob):
             for job in self.of(command.job_id):
                 job.held = isinstance(command, control.HoldJob)
+        elif isinstance(command, control.SetQueue | control.RemoveQueue) and self.policy is not None:
+            latest = self._policy_next or self.policy
+            if isinstance(command, control.SetQueue):
+                self._policy_next = with_queue(latest, command.queue)
+            else:
+                self._policy_next = without_queue(latest, command.path)
         elif isinstance(command, control.ReprioritiseJob):
             for job in self.of(command.job_id):
                 job.priority = command.priority
@@ -211,6 +233,7 @@ class Ledger:
     def _GangBound(self, bound: decisions.GangBound) -> None:  # noqa: N802 - named for the decision
         job = self.jobs[bound.job_id]
         job.attempts, job.live, job.bound_us = bound.attempt, bound, self.now_us
+        job.committed_us, job.exited = self.now_us, False
         job.preempted = job.stop = None
         self.room.pop(bound.job_id, None)
         self.reserved.pop(bound.job_id, None)
@@ -222,13 +245,24 @@ class Ledger:
         self.jobs[stop.job_id].stop = stop
 
     def _PreemptionOrdered(self, order: decisions.PreemptionOrdered) -> None:  # noqa: N802
-        self.jobs[order.job_id].preempted = order
+        job = self.jobs[order.job_id]
+        job.preempted = order
+        job.preemptions += order.reason not in {"held", "retried"}
+        if order.claimant is not None:
+            self.orders.setdefault(order.claimant, []).append(order.job_id)
+            self.evictions.add((order.job_id, order.claimant, order.reason))
+
+    def _CheckpointCommitted(self, committed: decisions.CheckpointCommitted) -> None:  # noqa: N802
+        if self._is_live(committed.job_id, committed.attempt):
+            self.jobs[committed.job_id].committed_us = self.now_us
 
     def _AttemptEnded(self, ended: decisions.AttemptEnded | decisions.AttemptPreempted) -> None:  # noqa: N802
         job = self.jobs[ended.job_id]
         for key, held in self.held.items():
             if key[:2] == (ended.job_id, ended.attempt):
                 self.charges.change(job.spec.queue, self.now_us, -milli_of(held.share))
+        if job.live is not None:
+            job.last_shares = job.live.shares
         job.live = None
 
     _AttemptPreempted = _AttemptEnded
@@ -252,6 +286,7 @@ class Ledger:
 
     def _RoomHeld(self, room: decisions.RoomHeld) -> None:  # noqa: N802
         self.room[room.job_id] = room
+        self.orders.pop(room.job_id, None)
 
     def _RoomReleased(self, released: decisions.RoomReleased) -> None:  # noqa: N802
         self.room.pop(released.job_id, None)

@@ -1,10 +1,151 @@
-"""Brute force on small clusters: whether what was not placed fits, and whether what was placed lies best."""
+"""Brute force on small clusters: what waits does not fit, and who gives way has to, is enough, and loses least.
+
+It knows the specification and the log, and nothing of how the core searches.
+"""
 
 from collections.abc import Callable, Iterator
+from itertools import combinations
 
+from gangline.events.decisions import RoomHeld
 from gangline.events.types import Decision
+from gangline.simulator.fuzz.borrowers import borrowers, cost_of, may_start, on_one_node, open_nodes
+from gangline.simulator.fuzz.brute_force import Free, fits, free_nodes, is_small
 from gangline.simulator.fuzz.ledger import Ledger
+from gangline.simulator.fuzz.quota_invariants import NO_EVICTIONS
 from gangline.simulator.fuzz.scene import Scene
 
-AT_PLACEMENT: tuple[Callable[[Ledger, Decision], Iterator[str]], ...] = ()
-BETWEEN_ROUNDS: tuple[Callable[[Scene], Iterator[str]], ...] = ()
+MOST_GPUS = 16
+"""Of a cluster on which every set of nodes and of victims is tried."""
+WHOLE_MILLI = 1000
+PATIENCE = 3
+"""Times, beside one for each job that waits, that room may be made without a claimant within guarantee getting any."""
+
+
+def is_small_world(ledger: Ledger) -> bool:
+    """Whether the cluster is small enough."""
+    return sum(len(node.has.gpus) for node in ledger.nodes.values()) <= MOST_GPUS
+
+
+def what_is_held_will_be_free(ledger: Ledger, decision: Decision) -> Iterator[str]:
+    """Hold only what nobody has but those who were told to give way for it, and the claimant itself."""
+    if not isinstance(decision, RoomHeld):
+        return
+    gone = {decision.job_id, *ledger.orders.get(decision.job_id, ())}
+    free = {node.node_id: node for node in free_nodes(ledger, gone=gone, held_for=decision.job_id)}
+    for share in decision.shares:
+        node = free.get(share.node_id)
+        if node is None:
+            yield f"on {share.node_id}, where nothing may start, room is held for {decision.job_id}"
+            continue
+        for gpu in share.gpus:
+            if node.milli.get(gpu, 0) < share.gpu_milli:
+                yield f"GPU {gpu} of {share.node_id} is held for {decision.job_id}; it has {node.milli.get(gpu, 0)} free"
+
+
+def nobody_gives_way_in_vain(ledger: Ledger, decision: Decision) -> Iterator[str]:
+    """Evict nobody without whom the claimant would fit all the same."""
+    if not isinstance(decision, RoomHeld) or decision.reason in NO_EVICTIONS or not is_small_world(ledger):
+        return
+    job, victims = ledger.jobs[decision.job_id], ledger.orders.get(decision.job_id, ())
+    if job.spec.roles:
+        return
+    for spared in victims:
+        gone = {one for one in victims if one != spared}
+        nodes = open_nodes(ledger, decision.job_id, gone=gone)
+        if fits(ledger, job.spec, nodes):
+            yield f"{spared} gives way ({decision.reason}) to {decision.job_id}, which would fit without that"
+
+
+def who_gives_way_loses_least(ledger: Ledger, decision: Decision) -> Iterator[str]:
+    """Evict from one node those who have done the least work since their last checkpoint, of all who might go."""
+    policy = ledger.policy
+    if policy is None or not isinstance(decision, RoomHeld) or decision.reason in NO_EVICTIONS:
+        return
+    spec, victims = ledger.jobs[decision.job_id].spec, ledger.orders.get(decision.job_id, ())
+    plain = is_small(ledger, spec) and spec.gpus and not spec.cpu_milli and not spec.memory_bytes and not spec.roles
+    if not plain or not victims or not is_small_world(ledger) or decision.reason in {"fill", "batch"}:
+        return
+    if not all(on_one_node(ledger, victim) for victim in victims):
+        return
+    cost = sum(cost_of(ledger, victim) for victim in victims)
+    gpu_type = ledger.nodes[decision.shares[0].node_id].has.gpu_type
+    willing = borrowers(ledger, policy, decision.job_id, gpu_type, also=victims, willing=True)
+    for node in open_nodes(ledger, decision.job_id):
+        if node.gpu_type != gpu_type:
+            continue
+        there = [one for one in willing if on_one_node(ledger, one) == node.node_id]
+        for count in range(1, len(there) + 1):
+            for chosen in combinations(there, count):
+                other = sum(cost_of(ledger, one) for one in chosen)
+                if other < cost and _would_fit(ledger, decision.job_id, node, chosen):
+                    yield f"{victims} give way to {decision.job_id} at {cost}, and {chosen} would at {other}"
+                    return
+
+
+def _would_fit(ledger: Ledger, job_id: str, node: Free, chosen: tuple[str, ...]) -> bool:
+    after = [one for one in open_nodes(ledger, job_id, gone=chosen) if one.node_id == node.node_id]
+    return fits(ledger, ledger.jobs[job_id].spec, after)
+
+
+def what_fits_starts(scene: Scene) -> Iterator[str]:
+    """Let no job wait that fitted after the round before, and fits still."""
+    ledger, policy = scene.ledger, scene.ledger.policy
+    if policy is None or policy.head_blocks or scene.more or not is_small_world(ledger):
+        ledger.could_start = {}
+        return
+    could_start = {}
+    for job_id in scene.state.pending:
+        job = ledger.jobs[job_id]
+        if not may_start(scene, job_id) or job.spec.roles:
+            continue
+        nodes = open_nodes(ledger, job_id)
+        if fits(ledger, job.spec, nodes):
+            could_start[job_id] = job.attempts
+            if ledger.could_start.get(job_id) == job.attempts:
+                yield f"{job_id} fits on {[(node.node_id, dict(node.milli)) for node in nodes]}, and waits"
+    ledger.could_start = could_start
+
+
+def guarantees_are_reachable(scene: Scene) -> Iterator[str]:
+    """Give a claimant within guarantee what others have borrowed, soon after they may be told to give way."""
+    ledger, policy = scene.ledger, scene.ledger.policy
+    if policy is None or not {"quota", "reclaim"} <= set(policy.rules) or policy.head_blocks or scene.more:
+        return
+    if not is_small_world(ledger) or not policy.room_searches:
+        return
+    if ledger.now_us // policy.room_interval_us == ledger.before_us // policy.room_interval_us:
+        return
+    waits = {}
+    for job_id in scene.state.pending:
+        job = ledger.jobs[job_id]
+        if not may_start(scene, job_id) or job.spec.roles or job.preempted is not None:
+            continue
+        if ledger.now_us - job.waits_since_us < policy.reclaim_after_us:
+            continue
+        if _could_reclaim(ledger, job_id):
+            waits[job_id] = ledger.claims.get(job_id, 0) + 1
+            if waits[job_id] > PATIENCE + len(scene.state.pending):
+                yield f"{job_id} is within its guarantee, and waits for what others borrow at {waits[job_id]} intervals"
+    ledger.claims = waits
+
+
+def _could_reclaim(ledger: Ledger, job_id: str) -> bool:
+    policy, spec = ledger.policy, ledger.jobs[job_id].spec
+    if policy is None or fits(ledger, spec, open_nodes(ledger, job_id)):
+        return False
+    for gpu_type in sorted({node.has.gpu_type for node in ledger.nodes.values()}):
+        if spec.gpu_types and gpu_type not in spec.gpu_types:
+            continue
+        gone = borrowers(ledger, policy, job_id, gpu_type)
+        nodes = [node for node in open_nodes(ledger, job_id, gone=gone) if node.gpu_type == gpu_type]
+        if gone and fits(ledger, spec, nodes):
+            return True
+    return False
+
+
+AT_PLACEMENT: tuple[Callable[[Ledger, Decision], Iterator[str]], ...] = (
+    what_is_held_will_be_free,
+    nobody_gives_way_in_vain,
+    who_gives_way_loses_least,
+)
+BETWEEN_ROUNDS: tuple[Callable[[Scene], Iterator[str]], ...] = (what_fits_starts, guarantees_are_reachable)

@@ -33,6 +33,13 @@ class JobRecord:
         self.ended: decisions.JobEnded | None = None
         self.held = spec.held
         self.waits_since_us = at_us
+        self.committed_us = 0
+        """Of the live attempt's last committed checkpoint, else of its binding."""
+        self.exited = False
+        """Whether a rank of the live attempt was reported to have ended."""
+        self.preemptions = 0
+        self.last_shares: tuple[Share, ...] = ()
+        """Of the attempt before."""
 
 
 class NodeRecord:

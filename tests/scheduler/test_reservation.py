@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from gangline.events.control import HoldJob
 from gangline.events.decisions import NodesReserved, PreemptionOrdered, ReservationDropped
 from gangline.events.policy import Policy, Queue, Quota
+from gangline.scheduler.decide import next_due_us
 from tests.scheduler.world import SECOND_US, World, all_of, the
 
 
@@ -178,3 +179,28 @@ def test_a_gang_under_a_flood_waits_at_most_until_hard_and_for_the_longest_job_o
         go_on()
         waited_s += 5
         assert waited_s <= hard_s + longest_s
+
+
+def test_what_a_gang_leaves_of_its_reserved_node_goes_at_once_to_who_was_tried_before_it() -> None:
+    it = world(1)
+    first = fixed(it, 4, 100)
+    gang = it.submit(gpus=2)
+    it.passes(120)
+    assert gang in it.state.reserved
+    sooner = it.submit(gpus=1, priority=1)
+    it.exits(first)
+    it.tick()
+    assert it.is_running(gang)
+    assert next_due_us(it.state) == it.state.now_us
+    it.tick()
+    assert it.is_running(sooner)
+
+
+def test_no_node_is_reserved_that_could_not_feed_the_gang_even_if_it_were_empty() -> None:
+    it = world(0)
+    it.node("poor", 4, cpu_milli=4_000)
+    it.node("rich", 4, cpu_milli=16_000)
+    fixed(it, 4, 100, cpu_milli=1_000)
+    fixed(it, 4, 200, cpu_milli=1_000)
+    it.submit(gpus=2, cpu_milli=4_000)
+    assert the(NodesReserved, it.passes(120)).node_ids == ("rich",)

@@ -2,16 +2,22 @@
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from gangline.events.decisions import GangBound
+from gangline.events.policy import Policy
 from gangline.events.types import Share
 from gangline.scheduler import usage
 from gangline.scheduler.reducers import commands, gangs, jobs
+from gangline.scheduler.room import standing
+from gangline.scheduler.room.claims import Bench
+from gangline.scheduler.room.standing import Claimant
 from gangline.scheduler.round import Round
-from gangline.scheduler.rules import placement
+from gangline.scheduler.rules import placement, room
 from gangline.scheduler.state import Job, Node
+from gangline.scheduler.views import UsesView
 from gangline.simulator.fuzz.generator import generate
 from gangline.simulator.fuzz.scene import Violation
 from gangline.simulator.fuzz.world import run
@@ -38,13 +44,42 @@ def _without_last(bind: Callable[[Round, Job, tuple[Share, ...], int], GangBound
     return binding
 
 
+def _without_ceilings(uses: UsesView, queue: str, gpu_type: str, milli: int, *, preemptible: bool) -> bool:
+    return preemptible or all(
+        uses.fixed[path, gpu_type] + milli <= uses.tree.limits(path, gpu_type).guarantee_milli
+        for path in uses.tree.prefixes(queue)
+    )
+
+
+def _ceilings_only(uses: UsesView, queue: str, gpu_type: str, milli: int, **_: bool) -> bool:
+    return ALLOWS(uses, queue, gpu_type, milli, preemptible=True)
+
+
+def _everybody_borrows(uses: UsesView, policy: Policy, queue: str, claimant: Claimant) -> tuple[bool, bool, bool, bool]:
+    own, _, _, claims = STANDS(uses, policy, queue, claimant)
+    return own, not own, True, claims
+
+
+ALLOWS = UsesView.allows
+STANDS = standing._stands
 BREAKS: dict[str, tuple[Sequence[Patch], str]] = {
-    "bindings take nothing": ([(jobs, "take", _takes_nothing)], "no_device"),
+    "bindings take nothing": ([(jobs, "take", _takes_nothing)], "no_device|the_core_counts"),
     "gone ranks free nothing": ([(gangs, "give_back", _forgets_job_only)], "the_core_counts"),
     "blocked nodes are used": ([(Node, "is_blocked", property(lambda _self: False))], "nothing_starts"),
     "one port for all": ([(placement, "free_port", lambda *_: 20_000)], "ports_are_unique"),
     "a rank is left out": ([(placement, "binding", _without_last(placement.binding))], "every_gang_is_whole"),
     "usage never decays": ([(usage, "factor_of", lambda *_: 1 << usage.FACTOR_BITS)], "usage_adds_up"),
+    "ceilings bind nobody": ([(UsesView, "allows", _without_ceilings)], "no_ceiling_is_exceeded"),
+    "who cannot be evicted borrows": ([(UsesView, "allows", _ceilings_only)], "who_is_not_preemptible_does_not_borrow"),
+    "those within guarantee are evicted": ([(standing, "_stands", _everybody_borrows)], "only_borrowers_give_way"),
+    "who was evicted evicts back": (
+        [(room, "without_ping_pong", lambda _round, _job, rules: list(rules))],
+        "nobody_is_evicted_back",
+    ),
+    "nobody is shielded": (
+        [(Bench, "unshielded", lambda bench: np.ones(bench.runs.size, np.bool_))],
+        "victims_have_run_for_a_while",
+    ),
     "repeats are answered anew": ([(commands, "Answered", None)], "the_core_raises"),
 }
 
@@ -55,5 +90,5 @@ def test_it_is_found_that(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     patches, invariant = BREAKS[name]
     for owner, attribute, broken in patches:
         monkeypatch.setattr(owner, attribute, broken)
-    with pytest.raises(Violation, match=f"^{invariant}"):
+    with pytest.raises(Violation, match=f"^({invariant})"):
         all(run(generate(seed)) for seed in range(WORLDS))

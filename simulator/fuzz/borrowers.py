@@ -1,0 +1,138 @@
+"""Who may give way to a claimant within its guarantee, and where a job may be placed, read from the specification."""
+
+from collections.abc import Collection
+
+from gangline.events.policy import Policy
+from gangline.simulator.fuzz.brute_force import Free, free_nodes, is_small
+from gangline.simulator.fuzz.ledger import Ledger
+from gangline.simulator.fuzz.quota_invariants import milli_asked
+from gangline.simulator.fuzz.records import JobRecord, milli_of
+from gangline.simulator.fuzz.scene import Scene
+from gangline.simulator.fuzz.tree import Uses, above, guarantee_of, level_between, quota_of, types_of, uses
+
+SECOND_US = 1_000_000
+COUNT_BITS = 5
+"""Below the lost work a cost counts jobs, so that of equals the fewest go."""
+WHOLE_MILLI = 1000
+
+
+def may_start(scene: Scene, job_id: str) -> bool:
+    """Whether a job waits for nothing but room and its turn."""
+    job = scene.ledger.jobs[job_id]
+    return not job.held and job_id not in scene.ledger.room and not scene.state.jobs[job_id].barriers
+
+
+def open_nodes(ledger: Ledger, job_id: str, *, gone: Collection[str] = ()) -> list[Free]:
+    """Return nodes on which a job may be placed for certain: those kept or reserved for others are left out."""
+    policy, job = ledger.policy, ledger.jobs[job_id]
+    if policy is None:
+        return []
+    reserved = {node_id for other, one in ledger.reserved.items() if other != job_id for node_id in one.node_ids}
+    spares = "spares" in policy.rules and (policy.spare_nodes > 0 or policy.spare_ppm > 0)
+    types = _types_allowed(ledger, policy, job_id, job)
+    found = []
+    for node in free_nodes(ledger, gone=gone, held_for=job_id):
+        ports = [held.port for held in ledger.on_node(node.node_id) if held.port is not None]
+        is_spare = spares and all(milli == WHOLE_MILLI for milli in node.milli.values())
+        if node.node_id in reserved or is_spare or len(ports) >= policy.port_count:
+            continue
+        if node.gpu_type in types:
+            found.append(node)
+    return found
+
+
+def _types_allowed(ledger: Ledger, policy: Policy, job_id: str, job: JobRecord) -> list[str]:
+    """Return the types of which quota lets a job have what it asks for."""
+    milli = milli_asked(job.spec)
+    if "quota" not in policy.rules or not milli:
+        return types_of(ledger)
+    use = uses(ledger, without=(job_id,))
+    found = []
+    for gpu_type in types_of(ledger):
+        for path in above(job.spec.queue):
+            ceiling = quota_of(policy, path, gpu_type).ceiling_milli
+            if ceiling is not None and use.all[path, gpu_type] + milli > ceiling:
+                break
+            guarantee = guarantee_of(ledger, policy, path, gpu_type)
+            if not job.spec.preemptible and use.fixed[path, gpu_type] + milli > guarantee:
+                break
+        else:
+            found.append(gpu_type)
+    return found
+
+
+def borrowers(
+    ledger: Ledger,
+    policy: Policy,
+    claimant: str,
+    gpu_type: str,
+    *,
+    also: Collection[str] = (),
+    willing: bool = False,
+) -> list[str]:
+    """Return who may be reclaimed for a claimant, as before the jobs `also` were told to give way.
+
+    For a small claimant only small ones; if `willing`, only those who do not go as the last.
+    """
+    spec = ledger.jobs[claimant].spec
+    if "reclaim" not in policy.rules or "quota" not in policy.rules or ledger.policy_changes:
+        return []
+    if ledger.now_us - ledger.jobs[claimant].waits_since_us < policy.reclaim_after_us:
+        return []
+    use = uses(ledger, without=(claimant,), still=also)
+    found = []
+    for job_id, job in ledger.jobs.items():
+        level = level_between(job.spec.queue, spec.queue)
+        if level is None or not _runs_well(ledger, job_id, job, gpu_type, told=job_id in also):
+            continue
+        if (claimant, job_id, "reclaim") in ledger.evictions:
+            continue  # the claimant gave way to this one for the same reason
+        claims = use.all[level[1], gpu_type] + milli_asked(spec) <= guarantee_of(ledger, policy, level[1], gpu_type)
+        borrows = use.all[level[0], gpu_type] > guarantee_of(ledger, policy, level[0], gpu_type)
+        small = is_small(ledger, job.spec) or not is_small(ledger, spec)
+        long_enough = ledger.now_us - job.bound_us >= policy.reclaim_min_runtime_us
+        if not (claims and borrows and small and long_enough):
+            continue
+        if not willing or _is_willing(ledger, policy, job, gpu_type, use, level[0]):
+            found.append(job_id)
+    return found
+
+
+def _runs_well(ledger: Ledger, job_id: str, job: JobRecord, gpu_type: str, *, told: bool) -> bool:
+    """Whether a preemptible attempt runs, all of it, on GPUs of a type, and was not told to stop before."""
+    if job.live is None or job.stop is not None or job.exited or not job.spec.preemptible:
+        return False
+    if job.preempted is not None and not told:
+        return False
+    held = [one for one in ledger.held.values() if (one.job_id, one.attempt) == (job_id, job.live.attempt)]
+    nodes = [ledger.nodes[one.share.node_id] for one in held]
+    return len(held) == len(job.live.shares) and all(
+        node.has.gpu_type == gpu_type and not node.lost and not node.broken for node in nodes
+    )
+
+
+def _is_willing(ledger: Ledger, policy: Policy, job: JobRecord, gpu_type: str, use: Uses, level: str) -> bool:  # noqa: PLR0917
+    """Whether a borrower has run long and was seldom evicted, and each queue from there down to its own borrows."""
+    told = job.preempted is not None
+    often = job.preemptions - told
+    shield_us = policy.reclaim_min_runtime_us + policy.shield_step_us * often
+    if ledger.now_us - job.bound_us < shield_us:
+        return False
+    if often >= min(policy.preemptions_max, policy.gang_preemptions_max):
+        return False
+    below = [path for path in above(job.spec.queue) if len(path) >= len(level)]
+    return all(use.all[path, gpu_type] > guarantee_of(ledger, policy, path, gpu_type) for path in below)
+
+
+def on_one_node(ledger: Ledger, job_id: str) -> str | None:
+    """Return the node of a job that runs on a single one."""
+    live = ledger.jobs[job_id].live
+    nodes = {share.node_id for share in live.shares} if live is not None else set()
+    return nodes.pop() if len(nodes) == 1 else None
+
+
+def cost_of(ledger: Ledger, job_id: str) -> int:
+    """Return what is lost if a job gives way: GPUs times seconds since its last committed checkpoint; of equals few."""
+    job = ledger.jobs[job_id]
+    milli = sum(milli_of(share) for share in job.live.shares) if job.live is not None else 0
+    return (milli * ((ledger.now_us - job.committed_us) // SECOND_US) << COUNT_BITS) + 1
