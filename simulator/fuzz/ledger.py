@@ -8,11 +8,10 @@ from typing import Any
 
 from gangline.events import control, decisions
 from gangline.events.control import COMMANDS
-from gangline.events.ids import job_id as id_of_job
 from gangline.events.policy import Policy, with_queue, without_queue
 from gangline.events.types import Decision, Event
 from gangline.simulator.fuzz.charges import Charges
-from gangline.simulator.fuzz.records import Held, JobRecord, NodeRecord, milli_of
+from gangline.simulator.fuzz.records import Held, JobRecord, NodeRecord, Watch, milli_of
 
 MAX_STEP_US = 5_000_000
 """Core time advances by at most this a tick."""
@@ -47,10 +46,7 @@ class Ledger:
         """By claimant: who was told in this round to give way to it, before what becomes free was held for it."""
         self.evictions: set[tuple[str, str | None, str]] = set()
         """Who gave way to whom, and why."""
-        self.could_start: dict[str, int] = {}
-        """After the round before: who waited though it fitted, and for which attempt."""
-        self.claims: dict[str, int] = {}
-        """Who waits for what others have borrowed, and at how many intervals it did."""
+        self.watch = Watch()
         self.charges = Charges()
         self.facts = {
             control.LogCreated: self._log_created,
@@ -298,10 +294,6 @@ class Ledger:
         self.reserved.pop(dropped.job_id, None)
 
     # --- what follows ---
-
-    def job_of(self, command_id: bytes) -> str:
-        """Return the id of the job that a command submits."""
-        return id_of_job(self.log_id, command_id)
 
     def on_node(self, node_id: str) -> list[Held]:
         """Return what is held on a node."""

@@ -39,7 +39,8 @@ def what_is_held_will_be_free(ledger: Ledger, decision: Decision) -> Iterator[st
             continue
         for gpu in share.gpus:
             if node.milli.get(gpu, 0) < share.gpu_milli:
-                yield f"GPU {gpu} of {share.node_id} is held for {decision.job_id}; it has {node.milli.get(gpu, 0)} free"
+                has = node.milli.get(gpu, 0)
+                yield f"GPU {gpu} of {share.node_id} is held for {decision.job_id}, and has {has} free"
 
 
 def nobody_gives_way_in_vain(ledger: Ledger, decision: Decision) -> Iterator[str]:
@@ -91,7 +92,7 @@ def what_fits_starts(scene: Scene) -> Iterator[str]:
     """Let no job wait that fitted after the round before, and fits still."""
     ledger, policy = scene.ledger, scene.ledger.policy
     if policy is None or policy.head_blocks or scene.more or not is_small_world(ledger):
-        ledger.could_start = {}
+        ledger.watch.could_start = {}
         return
     could_start = {}
     for job_id in scene.state.pending:
@@ -101,9 +102,9 @@ def what_fits_starts(scene: Scene) -> Iterator[str]:
         nodes = open_nodes(ledger, job_id)
         if fits(ledger, job.spec, nodes):
             could_start[job_id] = job.attempts
-            if ledger.could_start.get(job_id) == job.attempts:
+            if ledger.watch.could_start.get(job_id) == job.attempts:
                 yield f"{job_id} fits on {[(node.node_id, dict(node.milli)) for node in nodes]}, and waits"
-    ledger.could_start = could_start
+    ledger.watch.could_start = could_start
 
 
 def guarantees_are_reachable(scene: Scene) -> Iterator[str]:
@@ -123,10 +124,10 @@ def guarantees_are_reachable(scene: Scene) -> Iterator[str]:
         if ledger.now_us - job.waits_since_us < policy.reclaim_after_us:
             continue
         if _could_reclaim(ledger, job_id):
-            waits[job_id] = ledger.claims.get(job_id, 0) + 1
+            waits[job_id] = ledger.watch.claims.get(job_id, 0) + 1
             if waits[job_id] > PATIENCE + len(scene.state.pending):
                 yield f"{job_id} is within its guarantee, and waits for what others borrow at {waits[job_id]} intervals"
-    ledger.claims = waits
+    ledger.watch.claims = waits
 
 
 def _could_reclaim(ledger: Ledger, job_id: str) -> bool:

@@ -54,6 +54,16 @@ class NodeRecord:
         self.broken: set[int] = set()
 
 
+class Watch:
+    """What is looked at from round to round."""
+
+    def __init__(self) -> None:
+        self.could_start: dict[str, int] = {}
+        """After the round before: who waited though it fitted, and for which attempt."""
+        self.claims: dict[str, int] = {}
+        """Who waits for what others have borrowed, and at how many intervals it did."""
+
+
 def milli_of(share: Share) -> int:
     """Return the thousandths of GPUs that a share holds."""
     return len(share.gpus) * share.gpu_milli
