@@ -68,7 +68,7 @@ def decide(round_: Round) -> None:
 def _backfill(
     round_: Round, policy: Policy, group: GroupKey, failed: dict[tuple[Shape, bytes | None], None]
 ) -> GangBound | None:
-    """Return the binding of one that is not the first of its group: it has nodes reserved, or is over before others need them."""
+    """Return the binding of one that is not the first of its group: one with nodes reserved, or that ends in time."""
     state, views = round_.state, round_.views
     last_us = max(reserved.free_at_us for _, reserved in sorted(state.reserved.items()))
     for *_, job_id in views.pending.groups[group][1:MAX_BACKFILL]:

@@ -16,6 +16,8 @@ from gangline.simulator.fuzz.world import Ran, run
 
 CHUNK = 10
 """Seeds that a process takes at a time."""
+TOLD_EVERY = 500
+"""Worlds, where no terminal shows how many there were."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -57,6 +59,8 @@ def _run(options: argparse.Namespace) -> int:
                 _say(f"\nseed {seed}: {found}")
             if sys.stderr.isatty():
                 print(f"\r{done} of {len(seeds)} worlds, {len(failed)} failed", end="", file=sys.stderr)  # noqa: T201
+            elif done % TOLD_EVERY == 0:
+                _say(f"{done} of {len(seeds)} worlds, {len(failed)} failed")
     for seed in _one_of_each(failed):
         _keep(seed, options.keep or Path(), shrinks=not options.no_shrink)
     took_s = time.monotonic() - began_s
