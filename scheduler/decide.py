@@ -31,7 +31,9 @@ from gangline.scheduler.rules import (
     warnings,
     worth,
 )
+from gangline.scheduler.rules.room import is_due
 from gangline.scheduler.state import State
+from gangline.scheduler.timers import any_due
 from gangline.scheduler.views import Views
 
 RULES: tuple[Callable[[Round], None], ...] = (
@@ -72,6 +74,8 @@ def decide(state: State, term: int, views: Views | None = None) -> Decided:
     A tick with nothing to decide leaves no record, and so must leave no trace in the state either.
     Ids and times are functions of the log, the tick and the order, so every loop of this code writes the same bytes.
     """
+    if brings_nothing(state):
+        return Decided(None, state)
     views = Views() if views is None else views
     round_ = Round(state, views)
     for rule in RULES:
@@ -103,6 +107,27 @@ def round_is_due(state: State) -> bool:
     return state.tick_index == state.control_index >= 0
 
 
+def brings_nothing(state: State) -> bool:
+    """Whether no rule has anything to do at a tick: nothing came, nothing was left over, and no time has come.
+
+    Most ticks are such, for while anything waits for time there is one every 5 s at least.
+    """
+    if state.awaiting_round or state.placement_due or state.more:
+        return False
+    if state.commands or state.failed_inputs or state.broken or state.finished or state.touched or state.troubled:
+        return False
+    if deadlines.are_over(state) or any_due(state):
+        return False
+    policy = state.policy
+    if policy is not None and any(
+        is_due(state, interval_us)
+        for interval_us in (policy.room_interval_us, policy.reservation_interval_us, policy.elastic_interval_us)
+    ):
+        return False
+    held_until = [room.until_us for _, room in sorted(state.room.items())] if state.room else []
+    return not any(at_us is not None and at_us <= state.now_us for at_us in held_until)
+
+
 def next_due_us(state: State) -> int | None:
     """Return the core time at which the next tick has something to do; None if nothing waits for time.
 
@@ -115,7 +140,7 @@ def next_due_us(state: State) -> int | None:
         oldest = state.answers[state.answer_order[state.answers_first]]
         due.append(oldest.at_us + state.policy.answers_kept_us)
     # One that is past waits for an upload, which has a timer of its own.
-    held_until = [room.until_us for _, room in sorted(state.room.items())]
+    held_until = [room.until_us for _, room in sorted(state.room.items())] if state.room else []
     due += [at_us for at_us in held_until if at_us is not None and at_us > state.now_us]
     if state.policy is not None and state.pending:
         # Room is made for those who wait, when core time crosses a multiple of the interval.

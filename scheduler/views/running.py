@@ -104,6 +104,8 @@ class RunningView:
 
     def __init__(self) -> None:
         self._order: list[Place] = []
+        self._job_ids: list[str] = []
+        """In that order."""
         self._slots: list[int] = []
         """Of the table, in that order."""
         self._places: dict[str, Place] = {}
@@ -120,7 +122,7 @@ class RunningView:
     def rebuild(self, state: State, nodes: NodesView) -> None:
         """Take everything from the state; `nodes` follows the same state."""
         self._nodes = nodes
-        self._order, self._slots, self._spare_slots = [], [], []
+        self._order, self._job_ids, self._slots, self._spare_slots = [], [], [], []
         self._places, self._rows, self._queues, self._spans = {}, {}, {}, {}
         self._changed = dict.fromkeys(sorted(state.jobs))
 
@@ -150,6 +152,7 @@ class RunningView:
         del self._rows[job_id]
         at = bisect_left(self._order, place)
         del self._order[at]
+        del self._job_ids[at]
         self._spare_slots.append(self._slots.pop(at))
         self._spans.pop(job_id, None)
 
@@ -161,6 +164,7 @@ class RunningView:
         place = (job.submitted, job.job_id)
         at = bisect_left(self._order, place)
         self._order.insert(at, place)
+        self._job_ids.insert(at, job.job_id)
         self._slots.insert(at, slot)
         self._places[job.job_id] = place
         self._rows[job.job_id] = row
@@ -172,7 +176,7 @@ class RunningView:
         self._catch_up(state)
         table = self._table[np.array(self._slots, np.int64)].T
         columns = {name: table[place] for place, name in enumerate(_FIELDS)}
-        job_ids = tuple([job_id for _, job_id in self._order])
+        job_ids = tuple(self._job_ids)
         run_us = state.now_us - columns["bound_at_us"]
         gang = columns["gang"].astype(np.bool_)
         level: Ints = np.zeros(len(job_ids), np.int64)

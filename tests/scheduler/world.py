@@ -31,6 +31,7 @@ from gangline.scheduler import decide, evolve
 from gangline.scheduler.canonical import to_bytes
 from gangline.scheduler.decide import next_due_us, round_is_due
 from gangline.scheduler.errors import Inapplicable
+from gangline.scheduler.round import Round
 from gangline.scheduler.state import Attempt, Job, State
 from gangline.scheduler.views import Views
 
@@ -50,6 +51,14 @@ class Record(NamedTuple):
     value: bytes
     round: bytes | None
     state: bytes | None
+
+
+def decided_by_every_rule(state: State) -> list[Decision]:
+    """Return what the rules decide at a tick if each is asked, whether or not the tick brings anything."""
+    round_ = Round(state, Views())
+    for rule in decide.RULES:
+        rule(round_)
+    return round_.decisions
 
 
 class World:
@@ -116,6 +125,7 @@ class World:
         assert decide.decide(self.state, self.term).record == record, "kept indexes decide otherwise than rebuilt ones"
         if record is None:
             assert after is self.state, "a tick without a round left a trace"
+            assert not decided_by_every_rule(self.state), "a tick was passed over at which something was due"
             return []
         value = codec.encode(record)
         read = codec.decode(value)
