@@ -18,6 +18,12 @@ LAST_RESORT = 1 << 50
 """Added to the cost of those who are taken only if nobody else will do."""
 COUNT_BITS = 5
 """Below the lost work a cost counts the jobs, so that of equals the fewest go; a device has at most 20 fractions."""
+MINUTE_S = 60
+MINUTES_MOST, SIZES_MOST, LEVELS_MOST = (1 << 15) - 1, 128, 7
+SIZE_MILLI = 125
+"""What differs by less is of one size."""
+SIZE_BIT, LEVEL_BIT, VICTIM_BIT = 20, 32, 40
+"""Where the parts of a cost of service begin; each has room for the sum over 32 jobs."""
 
 
 class Items(NamedTuple):
@@ -42,6 +48,20 @@ def costs_of(runs: Runs, last_resort: Flags | None = None) -> Ints:
     """Return what each attempt costs: its lost work, in units that count jobs below it."""
     cost = (runs.lost << COUNT_BITS) + 1
     return cost if last_resort is None else cost + np.where(last_resort, LAST_RESORT, 0)
+
+
+def service_costs_of(runs: Runs) -> Ints:
+    """Return what each attempt costs where it gives way to a lower level: the fewest go, of these the highest levels.
+
+    Of equals the largest go, for what one leaves beside its claimant serves those who wait behind it, and nobody need
+    go for them; then those with the least time since their last committed checkpoint. Least lost work alone would let
+    the same jobs go again and again: who has just resumed has lost the least.
+    """
+    minutes = np.minimum(runs.lost // np.maximum(runs.milli * MINUTE_S, 1), MINUTES_MOST)
+    size = SIZES_MOST - np.minimum(runs.milli // SIZE_MILLI, SIZES_MOST)
+    level = LEVELS_MOST - np.minimum(runs.level, LEVELS_MOST)
+    costs: Ints = (1 << VICTIM_BIT) + (level << LEVEL_BIT) + (size << SIZE_BIT) + minutes
+    return costs
 
 
 def items_of(runs: Runs, eligible: Flags, cost: Ints, fleet: Fleet) -> Items:

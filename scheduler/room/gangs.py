@@ -43,7 +43,7 @@ def on_several_nodes(field: Field, spans: tuple[Span, ...], count: int, each: in
         gang = _smallest_that_covers(field, left, free, each, short)
         if gang is None and left:
             gang = _largest_that_helps(field, left, free, each, costs)
-        if small is not None and (gang is None or small.devices < gang.devices):
+        if small is not None and (gang is None or small.devices <= gang.devices):
             chosen.append(small)
             break
         if gang is None:

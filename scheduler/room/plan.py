@@ -13,7 +13,7 @@ from gangline.events.types import WHOLE_MILLI, PreemptionReason, Share
 from gangline.scheduler.fit import Ask
 from gangline.scheduler.fleet import Flags
 from gangline.scheduler.room.claims import Claim, Victims
-from gangline.scheduler.room.freeing import costs_of
+from gangline.scheduler.room.freeing import costs_of, service_costs_of
 from gangline.scheduler.room.gangs import on_several_nodes
 from gangline.scheduler.room.search import Field, on_one_node
 from gangline.scheduler.room.trial import Trial
@@ -49,7 +49,8 @@ def plan_of(round_: Round, claim: Claim, runs: Runs, rules: Sequence[Victims], n
     for rule in rules:
         eligible |= rule.eligible
         last_resort &= ~rule.eligible if rule.last_resort is None else ~rule.eligible | rule.last_resort
-    cost = costs_of(runs, last_resort)
+    only_service = all(rule.reason == "service" or not rule.eligible.any() for rule in rules)
+    cost = service_costs_of(runs) if only_service else costs_of(runs, last_resort)
     field = Field(views.nodes.fleet, runs, cost, eligible & (runs.node >= 0), eligible & (runs.node < 0), nodes)
     rows = _on_several(views, claim.shape, field) if claim.gang else _on_one_node(field, claim.shape)
     if not rows:

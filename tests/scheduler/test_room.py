@@ -73,6 +73,31 @@ def test_what_the_claimant_does_not_need_is_free_for_others_at_once() -> None:
     assert it.is_running(other)
 
 
+def test_of_those_served_enough_the_largest_gives_way_so_that_all_who_wait_can_start() -> None:
+    it = world(2)
+    small = [it.runs(gpus=2) for _ in range(4)]
+    large = it.runs(gpus=8)
+    it.passes(LONG_S)
+    new = [it.submit(gpus=1)]
+    assert the(PreemptionOrdered, it.passes(60)).job_id == large
+    new += [it.submit(gpus=1) for _ in range(7)]
+    it.tick()
+    leaves(it, large)
+    assert all(it.is_running(job_id) for job_id in (*small, *new))
+
+
+def test_who_was_served_most_gives_way_to_who_was_served_least_and_of_equals_the_fewest() -> None:
+    it = world(3)
+    older = [it.runs(gpus=4), it.runs(gpus=4)]
+    it.passes(12_000 - LONG_S)
+    old = [it.runs(gpus=4), it.runs(gpus=4), it.runs(gpus=8)]
+    it.passes(LONG_S)
+    it.submit(gpus=4)
+    assert the(PreemptionOrdered, it.passes(60)).job_id in older
+    it.submit(gpus=8)
+    assert the(PreemptionOrdered, it.passes(60)).job_id == old[-1]
+
+
 def test_nothing_starts_on_what_is_held_before_the_claimant() -> None:
     it = world()
     old = it.runs(gpus=8)

@@ -37,9 +37,16 @@ def test_the_cheapest_nodes_of_small_jobs_go_if_they_are_fewer_devices_than_a_ga
 def test_a_gang_goes_if_it_covers_the_need_with_fewer_devices_than_small_jobs_would() -> None:
     small = [Run(((node, 0), (node, 1))) for node in range(3)]
     gangs = [
-        Run(tuple((node, column) for node in nodes for column in (0, 1)), lost=9) for nodes in ((3, 4, 5), (6, 7, 8, 9))
+        Run(tuple((node, 0) for node in (3, 4, 5)), lost=9),
+        Run(tuple((node, column) for node in (6, 7, 8, 9) for column in (0, 1)), lost=9),
     ]
     assert chosen(Bench([2] * 10, [*small, *gangs]), 3) == (3,)
+
+
+def test_small_jobs_go_where_a_gang_would_free_no_fewer_devices_than_they() -> None:
+    small = [Run(((node, 0), (node, 1)), lost=9) for node in range(3)]
+    gang = Run(tuple((node, column) for node in (3, 4, 5) for column in (0, 1)), lost=0)
+    assert chosen(Bench([2] * 6, [*small, gang]), 3) == (0, 1, 2)
 
 
 def test_where_no_gang_is_large_enough_the_largest_goes_and_small_jobs_for_the_rest() -> None:
