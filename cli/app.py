@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gangline.cli import doctor, events_tail, job, node, parts, queue, reads, simulate, submit, up, why
+from gangline.cli import doctor, events_tail, job, node, parts, policy, queue, queues, reads, simulate, submit, up, why
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -34,5 +34,5 @@ def options(
     """Take the options that stand before a command."""
 
 
-for module in (up, submit, reads, job, why, node, queue, events_tail, doctor, simulate, parts):
+for module in (up, submit, reads, job, why, node, queue, queues, policy, events_tail, doctor, simulate, parts):
     module.register(app)

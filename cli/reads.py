@@ -1,4 +1,4 @@
-"""`gangline jobs`, `nodes` and `queues`: lists out of the tables."""
+"""`gangline jobs` and `nodes`: lists out of the tables."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,7 +43,6 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("jobs")(jobs)
     app.command("nodes")(nodes)
-    app.command("queues")(queues)
 
 
 def jobs(
@@ -147,28 +146,3 @@ def _why(node: dict[str, Any]) -> str:
     if node["check_index"] is not None and node["healthy"] is None:
         said.append(f"a check asked for at {node['check_index']} waits for its agent")
     return "; ".join(said)
-
-
-def queues(
-    *,
-    after: AfterOption = None,
-    timeout: TimeoutOption = AFTER_WAIT_S,
-    json: JsonOption = False,
-    home: HomeOption = None,
-    log: LogOption = None,
-    sql: SqlOption = None,
-) -> None:
-    """List the queues of the policy in force.
-
-    Example: gangline queues
-    """
-    from gangline.cli.units import MILLI
-    from gangline.projections.queries import list_queues
-
-    with tables(Place(home, log=log, sql=sql), after, timeout) as connection:
-        rows = list_queues(connection)
-    if json:
-        print_json(rows)
-        return
-    shown = [(row["queue"], row["pending"], row["running"], f"{row['gpu_milli_used'] / MILLI:g}") for row in rows]
-    print_table(("queue", "pending", "running", "gpus used"), shown)

@@ -89,17 +89,28 @@ _NO_LIMITS = Limits(0, None, 1)
 """Of a queue or a GPU type that is gone."""
 
 
-def faults(queues: Sequence[Queue]) -> str | None:
+class Fault(NamedTuple):
+    """What does not hold together: where in a file it would stand, and what is wrong, with numbers and the way out."""
+
+    keys: tuple[str, ...]
+    message: str
+
+
+def fault_of(queues: Sequence[Queue]) -> Fault | None:
     """Return the first thing that does not add up in a tree of queues, with its numbers; None if it holds together."""
     by_path = {queue.path: queue for queue in queues}
     for queue in queues:
         above = parent(queue.path)
         if above and above not in by_path:
-            return f"queue '{queue.path}' is an orphan: there is no queue '{above}'; add that one, or rename this one"
+            message = (
+                f"queue '{queue.path}' is an orphan: there is no queue '{above}'; add that one, or rename this one"
+            )
+            return Fault(("queues", queue.path), message)
         names = [quota.gpu_type for quota in queue.quotas]
         for name in names:
             if names.count(name) > 1:
-                return f"queue '{queue.path}' has {names.count(name)} quotas for GPU type '{name}': keep one"
+                message = f"queue '{queue.path}' has {names.count(name)} quotas for GPU type '{name}': keep one"
+                return Fault(_keys(queue.path, name), message)
         for quota in queue.quotas:
             fault = _fault_of(queue.path, quota)
             if fault is not None:
@@ -111,23 +122,30 @@ def faults(queues: Sequence[Queue]) -> str | None:
     return None
 
 
-def _fault_of(path: str, quota: Quota) -> str | None:
+def _keys(path: str, gpu_type: str, *keys: str) -> tuple[str, ...]:
+    return ("queues", path, *(("types", gpu_type) if gpu_type else ()), *keys)
+
+
+def _fault_of(path: str, quota: Quota) -> Fault | None:
     of = f" of {quota.gpu_type}" if quota.gpu_type else ""
     if quota.weight <= 0:
-        return f"queue '{path}' has the weight {quota.weight}{of}: name 1 or more"
+        message = f"queue '{path}' has the weight {quota.weight}{of}: name 1 or more"
+        return Fault(_keys(path, quota.gpu_type, "weight"), message)
     for name, milli in (("guarantee", quota.guarantee_milli), ("ceiling", quota.ceiling_milli)):
         if milli is not None and milli < 0:
-            return f"queue '{path}' has a {name} of {milli} thousandths{of}: name 0 or more"
+            message = f"queue '{path}' has a {name} of {milli} thousandths{of}: name 0 or more"
+            return Fault(_keys(path, quota.gpu_type, name), message)
     guarantee, ceiling = quota.guarantee_milli, quota.ceiling_milli
     if guarantee is not None and ceiling is not None and ceiling < guarantee:
-        return (
+        message = (
             f"queue '{path}' has a ceiling of {gpus(ceiling)} GPUs{of}, below its guarantee of {gpus(guarantee)}: "
             "raise the one or lower the other"
         )
+        return Fault(_keys(path, quota.gpu_type, "ceiling"), message)
     return None
 
 
-def _fault_below(path: str, by_path: Mapping[str, Queue]) -> str | None:
+def _fault_below(path: str, by_path: Mapping[str, Queue]) -> Fault | None:
     """Return whether the children of a queue are guaranteed more than it is."""
     above = by_path.get(path)
     if above is None:
@@ -142,10 +160,11 @@ def _fault_below(path: str, by_path: Mapping[str, Queue]) -> str | None:
             continue
         parts = ", ".join(f"'{name}' {gpus(milli)}" for name, milli in stated[:MAX_SHOWN] if milli)
         of = f" of {gpu_type}" if gpu_type else ""
-        return (
+        message = (
             f"the queues below '{path}' are guaranteed {gpus(total)} GPUs{of} together ({parts}), more than its own "
             f"{gpus(limit)}: lower theirs, or raise its own"
         )
+        return Fault(_keys(path, gpu_type, "guarantee"), message)
     return None
 
 

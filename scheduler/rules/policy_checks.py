@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from gangline.events.policy import RULES, Policy
 from gangline.scheduler import quota
+from gangline.scheduler.quota import Fault
 from gangline.scheduler.rules.admission import MAX_GRACE_US, MAX_RETRIES
 from gangline.scheduler.rules.refusals import listed, shown
 
@@ -109,65 +110,80 @@ NOT_ABOVE = (
 
 def check_policy(policy: Policy) -> str | None:
     """Return why a policy does not hold together, or None."""
-    return _check_paths(policy) or _check_numbers(policy) or _check_rules(policy) or quota.faults(policy.queues)
+    fault = fault_of(policy)
+    return None if fault is None else fault.message
 
 
-def _check_paths(policy: Policy) -> str | None:
+def fault_of(policy: Policy) -> Fault | None:
+    """Return what does not hold together in a policy, and where in its file it stands; None if nothing."""
+    return _check_paths(policy) or _check_numbers(policy) or _check_rules(policy) or quota.fault_of(policy.queues)
+
+
+def _of(name: str, message: str) -> Fault:
+    """Return a fault of a field, by its key in a file."""
+    return Fault(("policy", name.removesuffix("_us").removesuffix("_bytes")), message)
+
+
+def _check_paths(policy: Policy) -> Fault | None:
     paths = sorted(queue.path for queue in policy.queues)
     if not paths:
-        return "a policy has at least one queue: add one"
+        return Fault(("queues",), "a policy has at least one queue: add one")
     if len(paths) > MAX_QUEUES:
-        return f"there are {len(paths):,} queues, but at most {MAX_QUEUES:,} can be: remove some"
+        return Fault(("queues",), f"there are {len(paths):,} queues, but at most {MAX_QUEUES:,} can be: remove some")
     for path, after in zip(paths, [*paths[1:], None], strict=True):
         if not path or any(not part for part in path.split("/")):
-            return f"queue {shown(path)!r} is not a path like org/team/project: rename it"
+            return Fault(("queues", path), f"queue {shown(path)!r} is not a path like org/team/project: rename it")
         if len(path) > MAX_PATH_CHARACTERS:
-            return f"queue {shown(path)!r} has {len(path)} characters, but at most {MAX_PATH_CHARACTERS}: shorten it"
+            message = f"queue {shown(path)!r} has {len(path)} characters, but at most {MAX_PATH_CHARACTERS}: shorten it"
+            return Fault(("queues", path), message)
         if path == after:
-            return f"queue {shown(path)!r} appears more than once: remove one"
+            return Fault(("queues", path), f"queue {shown(path)!r} appears more than once: remove one")
     return None
 
 
-def _check_numbers(policy: Policy) -> str | None:
+def _check_numbers(policy: Policy) -> Fault | None:
     if not 0 < policy.ahead_limit_us < policy.answers_kept_us:
         # Else a command from the future could outlive its answer, and be answered anew.
-        return (
+        return _of(
+            "ahead_limit_us",
             f"ahead_limit_us is {policy.ahead_limit_us} and answers_kept_us {policy.answers_kept_us}: "
-            "name times above 0, the second the longer one"
+            "name times above 0, the second the longer one",
         )
     if policy.port_count <= 0 or policy.port_first < MIN_PORT or policy.port_first + policy.port_count > MAX_PORT + 1:
-        return (
+        return _of(
+            "port_first",
             f"{policy.port_count} ports from {policy.port_first} on are not within {MIN_PORT} to {MAX_PORT}: "
-            "name another port_first or port_count"
+            "name another port_first or port_count",
         )
     for name, bounds in sorted(BOUNDS.items()):
         value: int = getattr(policy, name)
         if value < bounds.least:
-            return f"{name} is {value}: name {bounds.least} or more"
+            return _of(name, f"{name} is {value}: name {bounds.least} or more")
         if value > bounds.most:
-            return f"{name} is {value}: name at most {bounds.most}"
+            return _of(name, f"{name} is {value}: name at most {bounds.most}")
     for low, high, why in NOT_ABOVE:
         first, second = getattr(policy, low), getattr(policy, high)
         if first > second:
-            return f"{low} is {first}, above {high}, which is {second}, so that {why}: lower the one or raise the other"
+            both = f"{low} is {first}, above {high}, which is {second}"
+            return _of(low, f"{both}, so that {why}: lower the one or raise the other")
     return _check_levels("levels_us", policy.levels_us) or _check_levels("gang_levels_us", policy.gang_levels_us)
 
 
-def _check_levels(name: str, levels: tuple[int, ...]) -> str | None:
+def _check_levels(name: str, levels: tuple[int, ...]) -> Fault | None:
     if len(levels) > MAX_LEVELS:
-        return f"{name} has {len(levels)} levels: name at most {MAX_LEVELS}"
+        return _of(name, f"{name} has {len(levels)} levels: name at most {MAX_LEVELS}")
     before = 0
     for level in levels:
         if not before < level <= MAX_TIME_US:
-            return f"{name} has {level} after {before}: name times above 0, each longer than the one before"
+            return _of(name, f"{name} has {level} after {before}: name times above 0, each longer than the one before")
         before = level
     return None
 
 
-def _check_rules(policy: Policy) -> str | None:
+def _check_rules(policy: Policy) -> Fault | None:
     for rule in policy.rules:
         if rule not in RULES:
-            return f"rules names {shown(rule)!r}, which is no rule: the rules are {listed(RULES)}"
+            return _of("rules", f"rules names {shown(rule)!r}, which is no rule: the rules are {listed(RULES)}")
         if policy.rules.count(rule) > 1:
-            return f"rules names {rule!r} {policy.rules.count(rule)} times: name it once"
+            return _of("rules", f"rules names {rule!r} {policy.rules.count(rule)} times: name it once")
     return None
