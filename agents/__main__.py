@@ -8,11 +8,16 @@ import threading
 from pathlib import Path
 
 from gangline.agents import inventory
-from gangline.agents.agent import Agent
+from gangline.agents.agent import Agent, Watched
 from gangline.agents.follower import PAUSE_S
+from gangline.agents.health import EVERY_S
+from gangline.agents.stores import FULL_PPM, RELEASED_PPM, Limits
 from gangline.events.log import Log, LogUnavailable
 from gangline.events.open_log import open_log
 from gangline.schemas.errors import GanglineError
+
+LEAST_EVERY_S = 0.1
+"""Between two looks at the node: more often is a busy loop."""
 
 _log = logging.getLogger("gangline.agents")
 """By its full name, for this module is called `__main__`."""
@@ -28,7 +33,24 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument("--gpu-type", help=f"default: the model that NVML names, or '{inventory.DECLARED}'")
     arguments.add_argument("--pod", default=inventory.DEFAULT_POD, help="nodes with fast links to each other")
     arguments.add_argument("--address", help="where other nodes reach this one; default: that of the default route")
+    arguments.add_argument("--check-every", type=float, default=EVERY_S, help="seconds between looks at the node")
+    arguments.add_argument("--check-program", type=Path, help="the node is sick if this exits with another code than 0")
+    arguments.add_argument(
+        "--store", action="append", default=[], help="a store of checkpoints to watch; one agent each"
+    )
+    arguments.add_argument("--store-full", type=float, default=FULL_PPM / 1e4, help="%% from which one is nearly full")
+    arguments.add_argument("--store-released", type=float, default=RELEASED_PPM / 1e4, help="%% at which no longer")
     return arguments
+
+
+def watched(options: argparse.Namespace) -> Watched:
+    """Return what the agent is to look at."""
+    return Watched(
+        every_s=max(options.check_every, LEAST_EVERY_S),
+        program=options.check_program,
+        stores=tuple(options.store),
+        limits=Limits(full_ppm=round(options.store_full * 1e4), released_ppm=round(options.store_released * 1e4)),
+    )
 
 
 def open_when_there(url: str, stopping: threading.Event) -> Log | None:
@@ -67,7 +89,7 @@ def main() -> int:
         if log is None:
             return 0
         try:
-            agent = Agent(options.home, log, has)
+            agent = Agent(options.home, log, has, watched(options))
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: agent.stop())
             if not stopping.is_set():

@@ -19,12 +19,15 @@ from gangline.agents.bindings import Binding
 from gangline.agents.check import examine
 from gangline.agents.facts import Facts
 from gangline.agents.follower import Follower
+from gangline.agents.health import EVERY_S, HealthWatch
 from gangline.agents.inventory import Inventory
 from gangline.agents.outbox import Outbox
 from gangline.agents.run_folder import AttemptKey, RunFolder, key_of
 from gangline.agents.share import Crew, LocalShare
+from gangline.agents.stores import Limits, StoreWatch
 from gangline.events import codec
 from gangline.events.log import HEARTBEATS, PARTITIONS, Entry, Log, LogError, LogFull, LogUnavailable
+from gangline.events.types import Value
 from gangline.schemas.errors import GanglineError, Refused, UsageError
 
 HEARTBEAT_S = 2.0
@@ -51,10 +54,19 @@ NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _log = logging.getLogger(__name__)
 
 
+class Watched(Value, frozen=True, kw_only=True):
+    """What an agent looks at by itself, every `every_s`: its node, with a program if there is one, and stores."""
+
+    every_s: float = EVERY_S
+    program: Path | None = None
+    stores: tuple[str, ...] = ()
+    limits: Limits = Limits()
+
+
 class Agent:
     """One node's agent."""
 
-    def __init__(self, home: Path, log: Log, inventory: Inventory) -> None:
+    def __init__(self, home: Path, log: Log, inventory: Inventory, watched: Watched | None = None) -> None:
         """Take the node's folder under `home`.
 
         Raises UsageError for a node id that is no file name, Refused if another agent has the folder or it cannot be
@@ -72,6 +84,9 @@ class Agent:
         self._closing = threading.Event()
         self._facts = Facts(inventory)
         self._outbox = Outbox(log, self._fail)
+        self._watched = watched or Watched()
+        self._health = HealthWatch(inventory, self._folder, self._watched.program, self._facts, self._outbox)
+        self._stores = StoreWatch(self._watched.stores, self._watched.limits, self._facts, self._outbox)
         self._launches = ThreadPoolExecutor(MAX_LAUNCHES, "launch")
         self._scans = ThreadPoolExecutor(MAX_SCANS, "scan")
         self._crew = Crew(
@@ -101,6 +116,7 @@ class Agent:
         self._outbox.start()
         self._follower.start()
         threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
+        threading.Thread(target=self._watch, name="watch", daemon=True).start()
         try:
             while not self._closing.is_set():
                 self._wake.wait(POLL_S if any(not share.over for share in self._shares.values()) else IDLE_POLL_S)
@@ -219,6 +235,18 @@ class Agent:
             except LogError as error:
                 self._fail(error)
             self._closing.wait(max(0.0, HEARTBEAT_S - (time.monotonic() - began_s)))
+
+    def _watch(self) -> None:
+        """Look at the node and the stores at times; what the log does not know yet cannot be sick."""
+        while not self._closing.is_set():
+            if self._told_registered:
+                try:
+                    self._stores.look()
+                    self._health.look()
+                except OSError as error:
+                    _log.warning("the node cannot be examined now: %s", error)
+            self._closing.wait(self._watched.every_s if self._told_registered else IDLE_POLL_S)
+        self._health.close()
 
     def _close(self) -> None:
         self._closing.set()

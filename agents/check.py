@@ -1,4 +1,4 @@
-"""Examines a node for its operator: its disk, memory and CPUs, and the GPUs that it has registered."""
+"""Examines a node, for its operator or at times: disk, memory and CPUs, and the GPUs that it has registered."""
 
 import os
 import shutil
@@ -27,11 +27,19 @@ class Examined(NamedTuple):
 
 def examine(has: Inventory, folder: Path) -> Examined:
     """Examine the node that registered `has`, and the disk that `folder` is on."""
+    faults, seen = node_faults(has, folder)
+    of_gpus, seen_of_gpus = faulty_gpus(has)
+    faults += of_gpus.values()
+    return Examined(not faults, "; ".join(faults or [*seen, *seen_of_gpus]))
+
+
+def node_faults(has: Inventory, folder: Path) -> tuple[list[str], list[str]]:
+    """Return what is wrong with the node as a whole, and what was looked at and is not."""
     faults: list[str] = []
     seen: list[str] = []
-    for look in (_disk, _memory, _cpus, _gpus):
+    for look in (_disk, _memory, _cpus):
         look(has, folder, faults, seen)
-    return Examined(not faults, "; ".join(faults or seen))
+    return faults, seen
 
 
 def _disk(_has: Inventory, folder: Path, faults: list[str], seen: list[str]) -> None:
@@ -75,24 +83,24 @@ def _cpus(has: Inventory, _folder: Path, faults: list[str], seen: list[str]) -> 
         seen.append(f"{found / 1000:g} CPUs")
 
 
-def _gpus(has: Inventory, _folder: Path, faults: list[str], seen: list[str]) -> None:
+def faulty_gpus(has: Inventory) -> tuple[dict[int, str], list[str]]:
+    """Return what is wrong with each GPU that is not well, by index, and what was looked at if all are."""
     if not has.devices or not any(gpu.uuid for gpu in has.gpus):
-        seen.append(f"{len(has.gpus)} declared slots, which are no devices")
-        return
+        return {}, [f"{len(has.gpus)} declared slots, which are no devices"]
     import pynvml  # noqa: PLC0415 - most machines that this runs on in tests have no use for it
 
     try:
         _, found = inventory.installed_gpus()
     except pynvml.NVMLError as error:
-        faults.append(f"the GPU driver does not answer ({error})")
-        return
+        return {gpu.index: f"the GPU driver does not answer ({error})" for gpu in has.gpus[:1]}, []
     uuids = {gpu.uuid for gpu in found}
-    missing = [gpu for gpu in has.gpus if gpu.uuid not in uuids]
-    faults += [f"GPU {gpu.index} ({gpu.uuid}) is not found any more" for gpu in missing]
-    broken = [fault for gpu in has.gpus if gpu.uuid in uuids for fault in gpu_faults(gpu)]
-    faults += broken
-    if not missing and not broken:
-        seen.append(f"{len(has.gpus)} GPUs as registered, without uncorrected memory errors")
+    faults: dict[int, str] = {}
+    for gpu in has.gpus:
+        if gpu.uuid not in uuids:
+            faults[gpu.index] = f"GPU {gpu.index} ({gpu.uuid}) is not found any more"
+        elif broken := gpu_faults(gpu):
+            faults[gpu.index] = "; ".join(broken)
+    return faults, [] if faults else [f"{len(has.gpus)} GPUs as registered, without uncorrected memory errors"]
 
 
 def gpu_faults(gpu: Gpu) -> list[str]:

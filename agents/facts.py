@@ -133,3 +133,23 @@ class Facts:
             healthy=healthy,
             report=report[:MAX_REASON_CHARACTERS],
         )
+
+    def faulted(self, gpu: int | None, reason: str) -> control.NodeFaulted:
+        """Say that a GPU, or the node as a whole (None), is broken."""
+        reason = reason[:MAX_REASON_CHARACTERS]
+        return control.NodeFaulted(meta=self._meta(), node_id=self._node_id, gpu=gpu, reason=reason)
+
+    def storage(self, store: str, *, pressed: bool, used_ppm: int) -> control.StoragePressureChanged:
+        """Say that a store is nearly full, or that it is not."""
+        return control.StoragePressureChanged(meta=self._meta(), store=store, pressed=pressed, used_ppm=used_ppm)
+
+    def slow(self, key: AttemptKey, node_id: str, rank: int, slowness_ppm: int) -> control.RankSlow:
+        """Say that a rank, here or on another node of its gang, is slower than its peers."""
+        return control.RankSlow(
+            meta=self._meta(),
+            job_id=key.job_id,
+            attempt=key.attempt,
+            node_id=node_id,
+            rank=rank,
+            slowness_ppm=slowness_ppm,
+        )

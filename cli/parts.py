@@ -41,6 +41,15 @@ def agent(
     gpu_type: Annotated[str | None, typer.Option(help="The type of the GPUs [as found].")] = None,
     pod: Annotated[str | None, typer.Option(help="Nodes with fast links to each other.")] = None,
     address: Annotated[str | None, typer.Option(help="Where other nodes reach this one.")] = None,
+    check_every: Annotated[float | None, typer.Option(help="Seconds between looks at the node [60].", min=0.1)] = None,
+    check_program: Annotated[
+        Path | None, typer.Option(help="The node is sick if this exits with another code than 0.")
+    ] = None,
+    store: Annotated[
+        list[str] | None, typer.Option(help="A store of checkpoints to watch; each by one agent. May be repeated.")
+    ] = None,
+    store_full: Annotated[float | None, typer.Option(help="% of it from which much data waits [90].")] = None,
+    store_released: Annotated[float | None, typer.Option(help="% of it at which that is over [85].")] = None,
     home: HomeOption = None,
     log: LogOption = None,
 ) -> None:
@@ -48,8 +57,11 @@ def agent(
 
     Example: gangline agent --log kafka://broker:9092/gangline --pod pod-3
     """
-    named = {"node-id": node_id, "gpus": gpus, "gpu-type": gpu_type, "pod": pod, "address": address}
+    named: dict[str, object] = {"node-id": node_id, "gpus": gpus, "gpu-type": gpu_type, "pod": pod, "address": address}
+    named |= {"check-every": check_every, "check-program": check_program and check_program.absolute()}
+    named |= {"store-full": store_full, "store-released": store_released}
     words = [word for name, value in named.items() if value is not None for word in (f"--{name}", str(value))]
+    words += [word for one in store or () for word in ("--store", one)]
     _become("gangline.agents", Place(home, log=log), words)
 
 

@@ -134,7 +134,7 @@ def _parts(place: Place, gpus: int | None, gpu_type: str | None) -> "list[Part]"
         gpus = os.cpu_count() or 1
         say(f"there are no GPUs here: declaring {gpus} slots, one a CPU (--gpus N for another number)")
     where = ["--home", str(place.home), "--log", place.log_url]
-    agent = ["--node-id", node_id(), "--address", "127.0.0.1"]
+    agent = ["--node-id", node_id(), "--address", "127.0.0.1", "--store", str(place.home / "checkpoints")]
     agent += [] if gpus is None else ["--gpus", str(gpus)]
     agent += [] if gpu_type is None else ["--gpu-type", gpu_type]
     arguments = {

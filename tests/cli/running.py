@@ -80,6 +80,22 @@ def up(home: Path, *words: str) -> Iterator[Up]:
         running.end()
 
 
+@contextlib.contextmanager
+def agent(home: Path, name: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Give one more node of a running cluster, and end its agent."""
+    with (home.parent / f"{name}.said").open("wb") as said:
+        running = subprocess.Popen(
+            [*COMMAND, "agent", "--home", str(home), "--node-id", name, "--address", "127.0.0.1", *words],
+            stdout=said,
+            stderr=said,
+        )
+    try:
+        yield running
+    finally:
+        running.terminate()
+        running.wait(BOUND_S)
+
+
 def alive(pid: int) -> bool:
     """Whether a process runs."""
     try:
