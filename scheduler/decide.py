@@ -53,6 +53,7 @@ RULES: tuple[Callable[[Round], None], ...] = (
     placement.decide,
     room.decide,
     reservation.decide,
+    placement.decide_again,
     elastic.decide,
 )
 """In the order in which a round applies them."""

@@ -25,6 +25,8 @@ class Round:
         self.encoded: list[bytes] = []
         self.decisions: list[Decision] = []
         self.full = False
+        self.placed = 0
+        """How many of the decisions were emitted when pending jobs had been tried."""
         self._size_bytes = 0
         self._views = views
 

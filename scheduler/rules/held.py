@@ -1,7 +1,8 @@
 """Jobs for which shares are held are bound to them, as soon as all of them are free.
 
 What is held for a recovering gang may be less than it needs: then it is bound as soon as there is room for it together
-with what others have left, on spare nodes first.
+with what others have left, on spare nodes first. And a claimant whose victims are not gone yet starts elsewhere, if it
+fits there together with what they have left already.
 """
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from gangline.events.decisions import GangBound
 from gangline.events.policy import Policy
 from gangline.events.types import Share
-from gangline.scheduler.elastic import least
+from gangline.scheduler.elastic import is_elastic, least
 from gangline.scheduler.placement import place
 from gangline.scheduler.recovery import is_whole
 from gangline.scheduler.round import Round
@@ -32,7 +33,7 @@ def decide(round_: Round) -> None:
         if not is_whole(policy, job.spec, room.shares):
             shares = _completed(round_, policy, job)
         elif not all(_is_free(state.nodes.get(share.node_id), share) for share in room.shares):
-            continue
+            shares = None if is_elastic(policy, job.spec) else _elsewhere(round_, policy, job)
         bound = None if shares is None else _binding(round_, policy, job, shares)
         if bound is not None and not round_.emit(bound):
             return
@@ -61,6 +62,14 @@ def _completed(round_: Round, policy: Policy, job: Job) -> tuple[Share, ...] | N
             if shares is not None:
                 return shares
         return place(views.nodes.fit, state.nodes, shape, allowed)
+
+
+def _elsewhere(round_: Round, policy: Policy, job: Job) -> tuple[Share, ...] | None:
+    """Return where a claimant fits now, though its victims still have something of what is held for it."""
+    state, views = round_.state, round_.views
+    with views.lent(state, job.job_id):
+        barred, allowed = allowed_nodes(state, policy, views, job)
+        return None if barred else place(views.nodes.fit, state.nodes, shape_of(job.spec), allowed)
 
 
 def _is_free(node: Node | None, share: Share) -> bool:

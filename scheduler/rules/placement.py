@@ -31,6 +31,11 @@ MAX_PORT_TRIES = 8
 
 def decide(round_: Round) -> None:
     """Bind every pending job that fits, if anything came since the last round that could let one start."""
+    _bind(round_)
+    round_.placed = len(round_.decisions)
+
+
+def _bind(round_: Round) -> None:
     policy = round_.policy
     if policy is None or not round_.state.placement_due:
         return
@@ -63,6 +68,12 @@ def decide(round_: Round) -> None:
         if not round_.emit(bound):
             return
         line.bound(round_.state, round_.views, group)
+
+
+def decide_again(round_: Round) -> None:
+    """Bind what fits since room was made or a reservation dropped in this round: victims no longer count for quota."""
+    if len(round_.decisions) > round_.placed:
+        decide(round_)
 
 
 def _backfill(
