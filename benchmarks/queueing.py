@@ -26,8 +26,8 @@ from gangline.simulator.world import World
 
 NAME = "philly.csv"
 DIVIDE, NODES, NODE_GPUS = 9, 512, 8
-QUICK = slice(30_000, 36_000)
-"""The arrivals that --quick takes."""
+QUICK_PART = 32
+"""Of how many jobs --quick takes one, and of how many nodes: so it is as loaded as the whole trace, all along."""
 OPTIONS = (
     Option("trace", Path, None, f"the Philly trace; else {NAME} in the folder that {TRACES} names"),
     Option("divide", int, DIVIDE, "how much faster jobs arrive"),
@@ -71,7 +71,8 @@ def figures(*, quick: bool, trace: Path | None, divide: int, nodes: int) -> Iter
         raise NotFound(f"the Philly trace is needed: name it with --trace, or its folder with {TRACES}")
     jobs = philly.jobs(path, gpus_most=nodes * NODE_GPUS)
     if quick:
-        jobs = sorted(jobs, key=lambda job: job.arrival_s)[QUICK]
+        nodes = max(nodes // QUICK_PART, 1)
+        jobs = [job for job in _thinned(jobs) if job.gpus <= nodes * NODE_GPUS]
     pool = Pool(jobs, divide, nodes, None if quick else path.parent)
     print(f"  {philly.ATTRIBUTION}", file=sys.stderr)
     yield from _named("fifo", _strict("fifo", by_submission, pool))
@@ -85,6 +86,10 @@ def figures(*, quick: bool, trace: Path | None, divide: int, nodes: int) -> Iter
     policy, queues = queueing.by_teams(Policy(), jobs, gpus=nodes * NODE_GPUS)
     found, _, _ = _measured(policy, queueing.works(jobs, divide=divide, queues=queues), nodes)
     yield from _named("teams", found)
+
+
+def _thinned(jobs: Sequence[PhillyJob]) -> Sequence[PhillyJob]:
+    return sorted(jobs, key=lambda job: job.arrival_s)[::QUICK_PART]
 
 
 def _strict(name: str, order: Callable[[Asked], tuple[int, ...]], pool: Pool) -> Queueing:

@@ -120,12 +120,15 @@ def brings_nothing(state: State) -> bool:
     if deadlines.are_over(state) or any_due(state):
         return False
     policy = state.policy
-    if policy is not None and any(
-        is_due(state, interval_us)
-        for interval_us in (policy.room_interval_us, policy.reservation_interval_us, policy.elastic_interval_us)
+    if policy is not None and (
+        is_due(state, policy.room_interval_us)
+        or is_due(state, policy.reservation_interval_us)
+        or is_due(state, policy.elastic_interval_us)
     ):
         return False
-    held_until = [room.until_us for _, room in sorted(state.room.items())] if state.room else []
+    if not state.room:
+        return True
+    held_until = [room.until_us for _, room in sorted(state.room.items())]
     return not any(at_us is not None and at_us <= state.now_us for at_us in held_until)
 
 
@@ -136,13 +139,18 @@ def next_due_us(state: State) -> int | None:
     """
     if state.more or state.placement_due or (state.commands and state.policy is not None):
         return state.now_us
-    due = [first_us for first_us in (state.deadlines_from_us, state.timers_from_us) if first_us is not None]
+    due: list[int] = []
+    if state.deadlines_from_us is not None:
+        due.append(state.deadlines_from_us)
+    if state.timers_from_us is not None:
+        due.append(state.timers_from_us)
     if state.policy is not None and state.answers_first < state.answers_next:
         oldest = state.answers[state.answer_order[state.answers_first]]
         due.append(oldest.at_us + state.policy.answers_kept_us)
     # One that is past waits for an upload, which has a timer of its own.
-    held_until = [room.until_us for _, room in sorted(state.room.items())] if state.room else []
-    due += [at_us for at_us in held_until if at_us is not None and at_us > state.now_us]
+    if state.room:
+        held_until = [room.until_us for _, room in sorted(state.room.items())]
+        due += [at_us for at_us in held_until if at_us is not None and at_us > state.now_us]
     if state.policy is not None and state.pending:
         # Room is made for those who wait, when core time crosses a multiple of the interval.
         interval_us = state.policy.room_interval_us
