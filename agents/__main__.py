@@ -11,6 +11,7 @@ from gangline.agents import inventory
 from gangline.agents.agent import Agent, Watched
 from gangline.agents.follower import PAUSE_S
 from gangline.agents.health import EVERY_S
+from gangline.agents.pace import WINDOW_S
 from gangline.agents.stores import FULL_PPM, RELEASED_PPM, Limits
 from gangline.events.log import Log, LogUnavailable
 from gangline.events.open_log import open_log
@@ -40,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     )
     arguments.add_argument("--store-full", type=float, default=FULL_PPM / 1e4, help="%% from which one is nearly full")
     arguments.add_argument("--store-released", type=float, default=RELEASED_PPM / 1e4, help="%% at which no longer")
+    arguments.add_argument("--pace-window", type=float, default=WINDOW_S, help="seconds over which ranks are compared")
     return arguments
 
 
@@ -49,6 +51,7 @@ def watched(options: argparse.Namespace) -> Watched:
         every_s=max(options.check_every, LEAST_EVERY_S),
         program=options.check_program,
         stores=tuple(options.store),
+        pace_window_s=max(options.pace_window, LEAST_EVERY_S),
         limits=Limits(full_ppm=round(options.store_full * 1e4), released_ppm=round(options.store_released * 1e4)),
     )
 

@@ -22,6 +22,7 @@ from gangline.agents.follower import Follower
 from gangline.agents.health import EVERY_S, HealthWatch
 from gangline.agents.inventory import Inventory
 from gangline.agents.outbox import Outbox
+from gangline.agents.pace import WINDOW_S
 from gangline.agents.run_folder import AttemptKey, RunFolder, key_of
 from gangline.agents.share import Crew, LocalShare
 from gangline.agents.stores import Limits, StoreWatch
@@ -61,6 +62,7 @@ class Watched(Value, frozen=True, kw_only=True):
     program: Path | None = None
     stores: tuple[str, ...] = ()
     limits: Limits = Limits()
+    pace_window_s: float = WINDOW_S
 
 
 class Agent:
@@ -96,6 +98,7 @@ class Agent:
             outbox=self._outbox,
             launches=self._launches,
             scans=self._scans,
+            pace_window_s=self._watched.pace_window_s,
         )
         self._shares: dict[AttemptKey, LocalShare] = {}
         self._told_registered = False

@@ -83,7 +83,7 @@ def prepare(binding: Binding, inventory: Inventory, folder: RunFolder, home: Pat
                 TOKEN: token,
                 "PWD": str(folder.work),
             }
-            ranks.append(PlannedRank(rank=rank, program=str(program), argv=command, env=env))
+            ranks.append(PlannedRank(rank=rank, program=str(program), argv=command, env=env, role=share.role))
     return Plan(
         job_id=gang.job_id,
         attempt=gang.attempt,
@@ -95,6 +95,8 @@ def prepare(binding: Binding, inventory: Inventory, folder: RunFolder, home: Pat
         ranks=tuple(ranks),
         idle_timeout_us=gang.idle_timeout_us,
         gpus=tuple(sorted(used)) if inventory.devices else (),
+        world_size=gang.world_size,
+        pace=str(checkpoints / "pace"),
     )
 
 

@@ -63,12 +63,14 @@ class PlannedRank(Value, frozen=True, kw_only=True):
     program: str
     argv: tuple[str, ...]
     env: dict[str, str]
+    role: str = ""
 
 
 class Plan(Value, frozen=True, kw_only=True):
     """Shares to start. `checkpoints` is the attempt's checkpoint folder where rank 0 runs here, else None.
 
-    `idle_timeout_us` is that of an interactive job, `gpus` are the devices that it uses, if they are hardware.
+    `idle_timeout_us` is that of an interactive job, `gpus` are the devices that it uses, if they are hardware. In the
+    folder `pace` the agents of the gang tell each other how fast their ranks are.
     """
 
     job_id: str
@@ -81,6 +83,8 @@ class Plan(Value, frozen=True, kw_only=True):
     ranks: tuple[PlannedRank, ...]
     idle_timeout_us: int | None = None
     gpus: tuple[int, ...] = ()
+    world_size: int = 0
+    pace: str | None = None
 
 
 class ShimRecord(Value, frozen=True, kw_only=True):

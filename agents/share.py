@@ -16,6 +16,7 @@ from gangline.agents.idle import IdleWatch
 from gangline.agents.inventory import Inventory
 from gangline.agents.launch import LaunchRefused, prepare
 from gangline.agents.outbox import Outbox
+from gangline.agents.pace import WINDOW_S, PaceWatch
 from gangline.agents.processes import sweep
 from gangline.agents.run_folder import AttemptKey, Failure, Plan, RunFolder, ShimRecord
 from gangline.events.types import Blame, Event, RankExit, Value
@@ -41,6 +42,7 @@ class Crew(Value, frozen=True, kw_only=True):
     outbox: Outbox
     launches: Executor
     scans: Executor
+    pace_window_s: float = WINDOW_S
 
 
 class LocalShare:
@@ -59,6 +61,7 @@ class LocalShare:
         self._shim: subprocess.Popen[bytes] | None = None
         self._launch: Future[subprocess.Popen[bytes] | None] | None = None
         self._watch: CheckpointWatch | None = None
+        self._pace: PaceWatch | None = None
         self._idle: IdleWatch | None = None
         self._scan: Future[None] | None = None
         self._finish: Future[bool] | None = None
@@ -160,6 +163,16 @@ class LocalShare:
         self._cause = plan.cause
         checkpoints = None if plan.checkpoints is None else Path(plan.checkpoints)
         self._watch = CheckpointWatch(self.key, self._folder, checkpoints, self._crew.facts, self._crew.outbox)
+        crew = self._crew
+        self._pace = PaceWatch(
+            self.key,
+            plan,
+            spool=self._folder.spool,
+            node_id=crew.inventory.node_id,
+            window_s=crew.pace_window_s,
+            facts=crew.facts,
+            outbox=crew.outbox,
+        )
         if plan.idle_timeout_us is not None:
             self._idle = IdleWatch(self.key, plan, self._crew.facts, self._crew.outbox)
 
@@ -233,7 +246,13 @@ class LocalShare:
         now_s = time.monotonic()
         if self._watch is not None and now_s >= self._next_scan_s and (self._scan is None or self._scan.done()):
             self._next_scan_s = now_s + SCAN_S
-            self._scan = self._crew.scans.submit(self._watch.scan)
+            self._scan = self._crew.scans.submit(self._look_into_folders, self._watch, self._pace)
+
+    @staticmethod
+    def _look_into_folders(watch: CheckpointWatch, pace: PaceWatch | None) -> None:
+        watch.scan()
+        if pace is not None:
+            pace.look()
 
     def _clear_up(self) -> bool:
         """Sweep what a dead shim left and look for checkpoints a last time; return whether nothing is left."""

@@ -50,6 +50,9 @@ def agent(
     ] = None,
     store_full: Annotated[float | None, typer.Option(help="% of it from which much data waits [90].")] = None,
     store_released: Annotated[float | None, typer.Option(help="% of it at which that is over [85].")] = None,
+    pace_window: Annotated[
+        float | None, typer.Option(help="Seconds over which ranks are compared, for slow ones [60].", min=0.1)
+    ] = None,
     home: HomeOption = None,
     log: LogOption = None,
 ) -> None:
@@ -59,7 +62,7 @@ def agent(
     """
     named: dict[str, object] = {"node-id": node_id, "gpus": gpus, "gpu-type": gpu_type, "pod": pod, "address": address}
     named |= {"check-every": check_every, "check-program": check_program and check_program.absolute()}
-    named |= {"store-full": store_full, "store-released": store_released}
+    named |= {"store-full": store_full, "store-released": store_released, "pace-window": pace_window}
     words = [word for name, value in named.items() if value is not None for word in (f"--{name}", str(value))]
     words += [word for one in store or () for word in ("--store", one)]
     _become("gangline.agents", Place(home, log=log), words)

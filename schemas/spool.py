@@ -29,6 +29,9 @@ MAX_POINT_BYTES = 256_000
 READ_BYTES = 4 * 1024 * 1024
 """How much of a spool one call reads, unless told otherwise: some 100,000 points."""
 
+OWN_TIME = "gangline.own_s"
+"""The metric of a step that says for how many seconds the rank computed, without waiting for others."""
+
 _HEAD = struct.Struct("<III")
 _CHECKED = struct.Struct("<II")
 

@@ -3,14 +3,15 @@
 import operator
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Self, SupportsFloat, SupportsIndex
 
 from gangline.schemas.errors import UsageError
-from gangline.schemas.spool import Point, SpoolHead, SpoolWriter, spool_path
+from gangline.schemas.spool import OWN_TIME, Point, SpoolHead, SpoolWriter, spool_path
 from gangline.sdk.place import Place, claim_place, launched_place, rank_now, run_name
 
 DEFAULT_FOLDER = "gangline-runs"
@@ -40,6 +41,7 @@ class Run:
         self._lock = Lock()
         self._spool: SpoolWriter | None = None
         self._finished = False
+        self._own_s: float | None = None
 
     @property
     def name(self) -> str:
@@ -79,11 +81,28 @@ class Run:
         Raises `UsageError` for what is no number, step or name, and `SpoolUnwritable` if there is no space or right
         to write.
         """
-        point = Point(at_us=time.time_ns() // 1000, step=step_number(step), values=_numbers(values))
+        numbers = _numbers(values)
+        if self._own_s is not None:
+            numbers[OWN_TIME], self._own_s = self._own_s, None
+        point = Point(at_us=time.time_ns() // 1000, step=step_number(step), values=numbers)
         if self._spool is None:
             self._open_spool()
         assert self._spool is not None  # noqa: S101 - _open_spool raises otherwise
         self._spool.append(point)
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """Count what happens inside as this rank's own work, for the next `log()`; may be entered again and again.
+
+        Put what waits for other ranks outside: a gang that goes in step takes as long as its slowest rank, and only
+        the time that each computes by itself says which one that is, so that its node can be replaced. Work that a GPU
+        does later counts where it is waited for.
+        """
+        began_s = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._own_s = (self._own_s or 0.0) + time.perf_counter() - began_s
 
     def _open_spool(self) -> None:
         with self._lock:

@@ -104,3 +104,32 @@ def test_a_nearly_full_store_holds_back_what_would_write_much_until_there_is_roo
             until(lambda: runs(gangline, much), "the start")
             assert gangline("job", "cancel", much).code == 0
             assert gangline("job", "wait", much, "--timeout", 60).code == 1
+
+
+TRAINS = """
+import os, time
+import gangline
+run = gangline.init()
+slow = os.environ['RANK'] == '1' and os.environ['GANGLINE_ATTEMPT'] == '1'
+for step in range(100_000):
+    time.sleep(0.2 if slow else 0.02)
+    run.log({'loss': 0.0}, step=step)
+"""
+
+
+def test_a_node_whose_rank_is_slow_for_long_is_replaced(cluster: Up, gangline: Gangline) -> None:
+    words = ("--gpus", "1", "--gpu-type", "pace", "--pace-window", "0.8")
+    with agent(cluster.home, "pace-1", *words), agent(cluster.home, "pace-2", *words):
+        until(lambda: node_of(gangline, "pace-1") and node_of(gangline, "pace-2"), "two nodes")
+        job = submitted(gangline, "--gpu-type", "pace", "--gpus", 2, "--nodes", 2, "--", "python", "-c", TRAINS)
+        until(lambda: shown(gangline, job)["attempts"], "a start")
+        with agent(cluster.home, "pace-3", *words):
+            until(lambda: len(shown(gangline, job)["attempts"]) == 2 and runs(gangline, job), "the next attempt")
+        first, second = ([one["node_id"] for one in each["placement"]] for each in shown(gangline, job)["attempts"])
+        assert len({*first, *second}) == 3
+        slow = first[1]
+        assert slow not in second
+        assert node_of(gangline, slow)["state"] == "quarantined"
+        assert "of its peers' time for a step" in gangline("nodes").out
+        assert shown(gangline, job)["attempts"][0]["stop_reason"] == "straggler"
+        assert gangline("job", "cancel", job).code == 0

@@ -16,7 +16,7 @@ import pytest
 
 import gangline
 from gangline.schemas.errors import UsageError
-from gangline.schemas.spool import Point, SpoolUnwritable, read_spool, spool_path
+from gangline.schemas.spool import OWN_TIME, Point, SpoolUnwritable, read_spool, spool_path
 from gangline.sdk import place as p
 from gangline.sdk.run import active_run
 
@@ -235,3 +235,15 @@ def test_each_run_of_a_plain_script_is_a_new_attempt(tmp_path: Path) -> None:
 def test_a_rank_that_neither_logs_nor_saves_leaves_no_trace(tmp_path: Path) -> None:
     gangline.init("job", folder=tmp_path).finish()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_rank_computes_by_itself_is_kept_with_the_step_that_it_was_for(tmp_path: Path) -> None:
+    with gangline.init("job", folder=tmp_path) as run:
+        run.log({"loss": 1.0}, step=0)
+        with run.computing():
+            pass
+        with pytest.raises(ValueError, match="a batch"), run.computing():
+            raise ValueError("a batch")
+        run.log({"loss": 1.0}, step=1)
+        run.log({"loss": 1.0}, step=2)
+    assert [OWN_TIME in point.values for point in points(tmp_path / "job")] == [False, True, False]
