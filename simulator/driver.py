@@ -4,6 +4,8 @@ No part of the core is copied, and none knows that it is simulated: events are e
 decided as a loop decides it. A log written here passes as a real one, and a replay of it gives the same rounds.
 """
 
+from typing import Self
+
 from msgspec.structs import replace
 
 from gangline.events import codec, ids
@@ -49,6 +51,17 @@ class Driver:
         self.append(created)
         self.open_term()
         self.append(TickerTookOver(meta=self.meta(), ticker=TICKER))
+
+    @classmethod
+    def going_on(cls, state: State) -> Self:
+        """Go on from just after a round of another log, without writing to it: what would happen from there."""
+        driver = object.__new__(cls)
+        driver.log_id, driver.at_us = state.log_id, state.ticked_at_us
+        driver.state, driver._views = state, Views()
+        driver.events, driver.rounds, driver.term, driver._commands = state.control_index + 1, 0, 0, 0
+        driver._log, driver._unwritten = None, []
+        driver.append(TickerTookOver(meta=driver.meta(), ticker=TICKER))
+        return driver
 
     def meta(self, actor: str = ACTOR) -> Meta:
         """Return the meta of the next record, said now."""
