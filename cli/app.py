@@ -4,7 +4,22 @@ from typing import Annotated
 
 import typer
 
-from gangline.cli import doctor, events_tail, job, node, parts, policy, queue, queues, reads, simulate, submit, up, why
+from gangline.cli import (
+    doctor,
+    events_tail,
+    forecast,
+    job,
+    node,
+    parts,
+    policy,
+    queue,
+    queues,
+    reads,
+    simulate,
+    submit,
+    up,
+    why,
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -34,5 +49,20 @@ def options(
     """Take the options that stand before a command."""
 
 
-for module in (up, submit, reads, job, why, node, queue, queues, policy, events_tail, doctor, simulate, parts):
+for module in (
+    up,
+    submit,
+    reads,
+    job,
+    why,
+    forecast,
+    node,
+    queue,
+    queues,
+    policy,
+    events_tail,
+    doctor,
+    simulate,
+    parts,
+):
     module.register(app)

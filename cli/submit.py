@@ -86,21 +86,41 @@ def submit(
 
     Example: gangline submit --gpus 2 --code . -- python train.py
     """
-    flags: dict[str, object] = {
-        "name": name,
-        "queue": queue,
-        "priority": priority,
-        "retries": retries,
+    options: dict[str, object] = {"name": name, "queue": queue, "priority": priority, "retries": retries}
+    options |= {
         "max_runtime": max_runtime,
+        "grace": grace,
+        "code": code,
+        "checkpoints": checkpoints,
+        "env": env,
+        "after": after,
+        "held": held,
     }
-    flags |= {"grace": grace, "code": code, "checkpoints": checkpoints, "command": context.meta.get(COMMAND)}
-    flags |= {"env": None if env is None else _variables(env)}
-    flags |= {"elastic": _elastic(min_gpus, max_gpus), "preemptible": preemptible, "held": held, "after": after}
-    flags |= {"array": array, "array_parallel": array_parallel, "data": data, "notify": notify}
-    flags |= {"interactive": interactive, "idle_timeout": idle_timeout}
-    flags |= {"topology": _given({"required": topology_required, "preferred": topology_preferred}) or None}
-    resources = {"gpus": gpus, "nodes": nodes, "gpu_type": gpu_type, "cpus": cpus, "memory": memory}
-    _submit(_asked(spec, _given(flags), _given(resources)), Place(home, log=log), timeout_s=timeout, as_json=json)
+    options |= {"min_gpus": min_gpus, "max_gpus": max_gpus, "preemptible": preemptible, "notify": notify, "data": data}
+    options |= {"array": array, "array_parallel": array_parallel, "interactive": interactive}
+    options |= {"idle_timeout": idle_timeout, "topology_required": topology_required}
+    options |= {"topology_preferred": topology_preferred, "gpus": gpus, "nodes": nodes, "gpu_type": gpu_type}
+    options |= {"cpus": cpus, "memory": memory}
+    _submit(asked_of(context, spec, options), Place(home, log=log), timeout_s=timeout, as_json=json)
+
+
+def asked_of(context: typer.Context, spec: Path | None, options: Mapping[str, Any]) -> "Asked":
+    """Return what a spec file and options ask for, by their names. Raises UsageError that names the key or the flag."""
+    flags = {key: options[key] for key in _PLAIN}
+    flags["command"] = context.meta.get(COMMAND)
+    flags["env"] = None if options["env"] is None else _variables(options["env"])
+    flags["elastic"] = _elastic(options["min_gpus"], options["max_gpus"])
+    topology = {"required": options["topology_required"], "preferred": options["topology_preferred"]}
+    flags["topology"] = _given(topology) or None
+    return _asked(spec, _given(flags), _given({key: options[key] for key in _RESOURCES}))
+
+
+_PLAIN = (
+    "name queue priority retries max_runtime grace code checkpoints preemptible held after array array_parallel data "
+    "notify interactive idle_timeout"
+).split()
+"""Options that are keys of a spec by the same name."""
+_RESOURCES = ("gpus", "nodes", "gpu_type", "cpus", "memory")
 
 
 def _elastic(least: int | None, most: int | None) -> dict[str, int] | None:

@@ -22,6 +22,7 @@ from gangline.scheduler.arrays import task_id
 from gangline.scheduler.durations import expected_us
 from gangline.scheduler.explain import explanation
 from gangline.scheduler.explanation.values import Explanation
+from gangline.scheduler.explanation.words import count
 from gangline.scheduler.reservations import attempt_end_us
 from gangline.scheduler.state import Attempt, Job, State
 from gangline.simulator.driver import Driver
@@ -280,9 +281,9 @@ class _Future:
         for basis in self._bases.values():
             counts[basis] = counts.get(basis, 0) + 1
         texts = {
-            "max_runtime": "by their max_runtime, which they may end before",
-            "learnt": "by how long nine of ten such jobs have run, given their age",
-            "guess": "of which nothing is known: as long again as they have run, or an hour from their start",
+            "max_runtime": "by max_runtime, which may be longer than the truth",
+            "learnt": "by how long nine of ten such jobs have run, given the age",
+            "guess": "of which nothing is known: to run as long again as until now, or an hour from the start",
         }
-        said = [f"{counts[basis]} jobs end {text}" for basis, text in texts.items() if basis in counts]
+        said = [f"{count(counts[basis], 'job')} {text}" for basis, text in texts.items() if basis in counts]
         return (*said, "nothing else is submitted, nothing fails, and who gives way has saved in 30 s")

@@ -55,7 +55,7 @@ def test_it_waits_for_the_end_of_what_runs_by_its_max_runtime() -> None:
     assert abs(found.start_in_us - 2 * HOUR_US) < 60 * SECOND_US
     assert found.waits is not None
     assert found.waits.rule == "nodes"
-    assert "1 jobs end by their max_runtime, which they may end before" in found.rests
+    assert "1 job by max_runtime, which may be longer than the truth" in found.rests
 
 
 def test_who_is_before_it_in_the_line_starts_before_it() -> None:
