@@ -169,6 +169,8 @@ class Node(Value, frozen=True, kw_only=True):
     agent_id: str
     registered: tuple[bytes, ...] = ()
     """Event ids of its latest registrations: one that comes again, however late, is no news."""
+    heard: tuple[bytes, ...] = ()
+    """The same of what the detector said of it."""
     address: str
     pod: str
     gpu_type: str

@@ -9,11 +9,14 @@ from gangline.events.control import NodeChecked, NodeFaulted, NodeLost, NodeReco
 from gangline.events.decisions import NodeCheckOrdered, NodeQuarantined, NodeReleased
 from gangline.scheduler.holding import counted
 from gangline.scheduler.journal import put_job, put_node
-from gangline.scheduler.state import Attempt, Fault, State
+from gangline.scheduler.state import Attempt, Fault, Node, State
 from gangline.scheduler.timers import clear_timer, set_timer
 
 MAX_FAULTS = 16
 """Faults that a node remembers; policies count fewer."""
+
+MAX_HEARD = 16
+"""Facts of the detector about a node that are known again when they are repeated, which is within minutes."""
 
 MAX_REASON_CHARACTERS = 200
 """Of what is said about a node; rounds repeat it for every gang that had ranks there."""
@@ -21,7 +24,7 @@ MAX_REASON_CHARACTERS = 200
 
 def node_lost(state: State, event: NodeLost) -> State:
     """Fail what has ranks on the node; nothing starts there until it is heard of, and those are known to be gone."""
-    node = state.nodes.get(event.node_id)
+    state, node = _heard(state, event)
     if node is None or node.lost or node.boot_id != event.boot_id:
         return state  # not known, a repeat, or older than what the node itself has said since
     state = put_node(state, replace(node, lost=True))
@@ -31,10 +34,19 @@ def node_lost(state: State, event: NodeLost) -> State:
 
 def node_recovered(state: State, event: NodeRecovered) -> State:
     """Count with a lost node again; what its agent has not reported gone is still held there."""
-    node = state.nodes.get(event.node_id)
+    state, node = _heard(state, event)
     if node is None or not node.lost or node.boot_id != event.boot_id:
         return state
     return put_node(state, replace(node, lost=False), placement_due=True)
+
+
+def _heard(state: State, event: NodeLost | NodeRecovered) -> tuple[State, Node | None]:
+    """Return the state in which this was heard, and the node; None if it is not known, or that was heard before."""
+    node = state.nodes.get(event.node_id)
+    if node is None or event.meta.event_id in node.heard:
+        return state, None
+    node = replace(node, heard=(*node.heard, event.meta.event_id)[-MAX_HEARD:])
+    return put_node(state, node), node
 
 
 def node_faulted(state: State, event: NodeFaulted) -> State:
@@ -51,7 +63,8 @@ def node_faulted(state: State, event: NodeFaulted) -> State:
     if event.gpu not in node.gpus or event.gpu in node.broken_gpus:
         return state
     broken = tuple(sorted((*node.broken_gpus, event.gpu)))
-    state = put_node(state, counted(state, replace(node, broken_gpus=broken)))
+    # A node that is not whole any more is no spare one: others may start there now.
+    state = put_node(state, counted(state, replace(node, broken_gpus=broken)), placement_due=True)
     state = note_fault(state, node.node_id, f"its GPU {event.gpu} failed: {reason}")
     text = f"GPU {event.gpu} of node {node.node_id} failed: {reason}"
     return lose_ranks(state, node.node_id, text, gpu=event.gpu)

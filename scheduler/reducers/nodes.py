@@ -51,6 +51,7 @@ def node_registered(state: State, event: NodeRegistered) -> State:
         node = replace(
             node,
             held=old.held,
+            heard=old.heard,
             next_port=old.next_port,
             cordoned=old.cordoned,
             draining=old.draining,

@@ -4,6 +4,8 @@ import argparse
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -28,6 +30,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--replay", type=Path, help="run the case in this file instead")
     parser.add_argument("--keep", type=Path, help="folder for the cases that fail, shrunk (default: here)")
     parser.add_argument("--processes", type=int, default=1, help="how many run at a time")
+    parser.add_argument("--kafka", metavar="HOST:PORT", help="the broker for one world in 200")
+    parser.add_argument("--virtual", action="store_true", help="leave out those on real logs")
     parser.add_argument("--no-shrink", action="store_true", help="print failing cases as they are")
     options = parser.parse_args(arguments)
     if options.replay is not None:
@@ -50,8 +54,10 @@ def _run(options: argparse.Namespace) -> int:
     seeds = range(options.seed, options.seed + options.seeds)
     totals: Counter[str] = Counter()
     failed: list[tuple[int, str]] = []
-    with get_context("spawn").Pool(options.processes) as pool:
-        for done, (seed, found) in enumerate(pool.imap(attempt, seeds, CHUNK), start=1):
+    one = partial(attempt, kafka=options.kafka, real=not options.virtual)
+    # Its processes start others, which those of a multiprocessing.Pool may not.
+    with ProcessPoolExecutor(options.processes, get_context("spawn")) as pool:
+        for done, (seed, found) in enumerate(pool.map(one, seeds, chunksize=CHUNK), start=1):
             if isinstance(found, Ran):
                 totals.update(found._asdict())
             else:

@@ -1,5 +1,6 @@
 """Runs a case: users, operators, nodes and the scheduler's crashes around the real core, in virtual time."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -11,6 +12,7 @@ from gangline.events.control import (
     TickerTookOver,
 )
 from gangline.events.identity import FORMAT
+from gangline.events.types import Decision
 from gangline.scheduler.decide import next_due_us
 from gangline.simulator.fuzz.acts import LOG_ID, START_US, Acts
 from gangline.simulator.fuzz.checked import Checked, decided_anew
@@ -50,18 +52,20 @@ class FuzzWorld:
         self.clock = Clock(LOG_ID, START_US)
         self.mail = Mail(plan.noise)
         self.machines = Machines(plan.machines, plan.noise, self.clock, self.mail)
-        self.core = Checked(self.machines)
+        self.core = self._core()
         self._steps = sorted(plan.steps, key=lambda step: step.at_s)
         self._taken = 0
         self._ticks = 0
         self.acts = Acts(self.clock, self.mail, self.machines, self.core)
         self._counts = dict.fromkeys(("JobEnded", "GangBound", "PreemptionOrdered"), 0)
 
+    def _core(self) -> Checked:
+        return Checked(self.machines)
+
     def run(self) -> Ran:
         """Run the case to its end. Raises Violation."""
         core = self.core
-        core.append(LogCreated(meta=self.acts.meta("log"), log_id=LOG_ID, format=FORMAT))
-        core.append(TickerTookOver(meta=self.acts.meta("ticker"), ticker=TICKER))
+        self._begin()
         self.acts.command(ActivatePolicy, policy=self.plan.policy)
         while self.now_s < self.plan.ends_s:
             gap_s = 1 + keyed(self.plan.noise.seed, "gap", self._ticks) % self.plan.noise.gap_most_s
@@ -87,6 +91,11 @@ class FuzzWorld:
             preemptions=self._counts["PreemptionOrdered"],
         )
 
+    def _begin(self) -> None:
+        """Append what a log begins with."""
+        self.core.append(LogCreated(meta=self.acts.meta("log"), log_id=LOG_ID, format=FORMAT))
+        self.core.append(TickerTookOver(meta=self.acts.meta("ticker"), ticker=TICKER))
+
     def _pass(self, gap_s: int) -> None:
         """Let time pass up to the next tick, and decide it."""
         self.now_s += gap_s
@@ -98,6 +107,10 @@ class FuzzWorld:
         self.machines.step(self.now_s)
         for event in self.mail.due(self.now_s):
             self.core.append(event)
+        self._decide()
+
+    def _decide(self) -> None:
+        """Tick, and again while something is due at once."""
         self._tick()
         for _ in range(AT_ONCE):
             due_us = next_due_us(self.core.state)
@@ -116,19 +129,26 @@ class FuzzWorld:
         if crash is not None and keyed(self.plan.noise.seed, "crash", self._ticks) % 2:
             self.core.restart(crash.rounds_back)
             crash = None
-        decided = self.core.decide()
-        self.machines.rounds.append((self.now_s, decided))
+        self._read(self.core.decide())
+        if crash is not None:
+            self.core.restart(crash.rounds_back)
+
+    def _read(self, decided: Sequence[Decision]) -> None:
+        """Let the agents read what was decided."""
+        self.machines.rounds.append((self.now_s, tuple(decided)))
         for decision in decided:
             name = type(decision).__name__
             if name in self._counts:
                 self._counts[name] += 1
-        if crash is not None:
-            self.core.restart(crash.rounds_back)
 
 
 def run(plan: Plan) -> Ran:
     """Run a case. Raises Violation, also where the core itself raises something."""
-    world = FuzzWorld(plan)
+    return run_world(FuzzWorld(plan))
+
+
+def run_world(world: FuzzWorld) -> Ran:
+    """Run a world. Raises Violation, also where the core itself raises something."""
     try:
         return world.run()
     except Violation:

@@ -1,5 +1,8 @@
 """Lost nodes and broken hardware: what stops, what stays held, what is quarantined, and whose fault it was."""
 
+from msgspec.structs import replace
+
+from gangline.events.control import NodeLost, NodeRecovered
 from gangline.events.decisions import (
     AttemptEnded,
     AttemptStopOrdered,
@@ -34,6 +37,30 @@ def test_a_lost_node_stops_the_whole_attempt_which_does_not_wait_for_it() -> Non
     decided = world.tick()
     assert the(AttemptEnded, decided).cause == "node n-2 was lost"
     assert the(JobRequeued, decided).job_id == job_id
+
+
+def test_what_the_detector_said_changes_nothing_when_it_comes_again_however_late() -> None:
+    world = two_nodes_and_a_spare()
+    lost = NodeLost(meta=world.meta(), node_id="n-2", boot_id="boot")
+    world.append(lost)
+    recovered = NodeRecovered(meta=world.meta(), node_id="n-2", boot_id="boot")
+    world.append(recovered)
+    world.append(lost)
+    assert not world.state.nodes["n-2"].lost
+    world.loses("n-2")
+    world.append(recovered)
+    assert world.state.nodes["n-2"].lost
+
+
+def test_a_node_that_is_no_spare_any_more_takes_who_waits() -> None:
+    world = World(replace(Policy(), spare_nodes=1))
+    world.node("n-1", 8)
+    job_id = world.submit(gpus=4)
+    world.tick()
+    assert not world.is_running(job_id)
+    world.breaks("n-1", 7)
+    world.tick()
+    assert world.is_running(job_id)
 
 
 def test_the_next_attempt_binds_elsewhere_at_once_though_the_lost_ranks_were_never_reported_gone() -> None:
