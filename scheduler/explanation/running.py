@@ -6,6 +6,7 @@ from types import MappingProxyType
 from gangline.events.policy import Policy
 from gangline.events.types import PreemptionReason
 from gangline.scheduler.explanation.ends import basis
+from gangline.scheduler.elastic import size_of
 from gangline.scheduler.explanation.words import named, span
 from gangline.scheduler.quota import gpus
 from gangline.scheduler.state import Attempt, Job, State
@@ -54,6 +55,9 @@ def running_notes(state: State, policy: Policy | None, views: Views, job: Job, a
     notes = [f"it runs for {span(state.now_us - attempt.bound_at_us)}"]
     if not attempt.is_stopping:
         notes.append(basis(state, job, attempt))
+    if job.spec.elastic is not None:
+        bounds = job.spec.elastic
+        notes.append(f"it has {size_of(attempt)} GPUs, and may have {bounds.min_gpus} to {bounds.max_gpus}")
     if policy is not None and quota_is_on(policy):
         uses = views.uses
         for _, gpu_type, milli, _ in uses.charges.get(job.job_id, ()):

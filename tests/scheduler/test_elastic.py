@@ -9,6 +9,7 @@ from gangline.events.decisions import GangBound, PolicyRefused, PreemptionOrdere
 from gangline.events.policy import Policy, Queue, Quota
 from gangline.events.types import Elastic, JobSpec
 from gangline.scheduler.elastic import largest, least, sizes
+from gangline.scheduler.explain import explanation
 from gangline.simulator.fuzz.kept_views import differences
 from tests.scheduler.world import SECOND_US, World, all_of, rules_without, the
 
@@ -100,6 +101,12 @@ def test_a_larger_gang_gets_whole_nodes_and_a_remainder() -> None:
     world = cluster(3)
     world.runs(gpus=5, preemptible=False)
     assert gpus_of(world, world.runs(gpus=4, elastic=elastic(2, 24))) == 19
+
+
+def test_why_it_runs_says_what_it_has_and_may_have() -> None:
+    world = cluster(1)
+    job_id = world.runs(gpus=4, elastic=elastic(2, 16))
+    assert "it has 8 GPUs, and may have 2 to 16" in explanation(world.state, job_id).notes
 
 
 # --- growing ---
