@@ -5,8 +5,8 @@ from types import MappingProxyType
 
 from gangline.events.policy import Policy
 from gangline.events.types import PreemptionReason
-from gangline.scheduler.explanation.ends import basis
 from gangline.scheduler.elastic import size_of
+from gangline.scheduler.explanation.ends import basis
 from gangline.scheduler.explanation.words import named, span
 from gangline.scheduler.quota import gpus
 from gangline.scheduler.state import Attempt, Job, State
