@@ -9,6 +9,7 @@ import pytest
 from benchmarks import queueing
 from benchmarks.__main__ import main
 from benchmarks.options import TRACES
+from benchmarks.queueing_reference import by_duration
 
 PARTS = {"mean_s", "p99_s", "gang_longest_s"}
 NAMES = {f"queueing.{run}_{part}" for run in ("fifo", "sjf", "default", "teams") for part in PARTS}
@@ -51,7 +52,7 @@ def test_every_run_is_reported_and_the_strict_orders_agree_with_their_reference(
 def test_starts_that_differ_from_the_reference_stop_the_benchmark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(queueing, "by_submission", queueing.by_duration)
+    monkeypatch.setattr(queueing, "by_submission", by_duration)
     assert main(["queueing", "--trace", str(trace(tmp_path)), "--nodes", "2"]) == 1
     assert "the experiment is wrong" in capsys.readouterr().err
 
