@@ -5,16 +5,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from gangline.cli.output import print_json, printable
 from gangline.cli.scenario_file import read_scenario
 from gangline.cli.toml_file import TomlFile
 from gangline.cli.units import show_duration
+from gangline.events.policy import Policy
 from gangline.schemas.errors import GanglineError, UsageError
 from gangline.simulator.scenario import ScenarioError
 from gangline.simulator.scenario_check import Complaint, check, expects_something
 from gangline.simulator.scenario_outcome import JobView, Outcome, RoundView
 from gangline.simulator.scenario_run import run
 from gangline.simulator.work import SECOND_US
+from gangline.simulator.world import SimulationError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -35,6 +39,17 @@ def outcome_of(path: Path) -> tuple[TomlFile, Outcome]:
         return file, run(scenario)
     except ScenarioError as error:
         raise UsageError(file.located(error.path, str(error))) from error
+    except SimulationError as error:
+        raise UsageError(file.located(_of_policy(scenario.policy, str(error)), str(error))) from error
+
+
+def _of_policy(policy: Policy, message: str) -> tuple[str, ...]:
+    """Return where in the file stands what the core says of the policy: the queue that it names, if it names one."""
+    named = [(message.index(f"'{queue.path}'"), queue.path) for queue in policy.queues if f"'{queue.path}'" in message]
+    if named:
+        return ("queues", min(named)[1])
+    field = next((field for field in msgspec.structs.fields(Policy) if field.name in message), None)
+    return ("policy",) if field is None else ("policy", field.name.removesuffix("_us").removesuffix("_bytes"))
 
 
 def complaints(file: TomlFile, outcome: Outcome) -> list[str]:

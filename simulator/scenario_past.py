@@ -142,6 +142,8 @@ def _shares(state: State, spec: JobSpec, attempt: PastAttempt) -> tuple[Share, .
         if node is None:
             known = ", ".join(state.node_order) or "there is none"
             raise ScenarioError(path, f"there is no node {seat.node_id!r} then: the nodes are {known}")
+        if any(share.node_id == seat.node_id for share in shares):
+            raise ScenarioError(path, f"{seat.node_id} is named twice: name all its GPUs at once, as in node-0:0-3,6")
         gpus = seat.gpus or _lowest(node, spec, left // (spec.nodes or 1) if spec.nodes else left)
         share = Share(
             node_id=node.node_id,
