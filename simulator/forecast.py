@@ -30,7 +30,7 @@ from gangline.simulator.driver import Driver
 HORIZON_US = 7 * 24 * HOUR_US
 """How far ahead it looks, unless told otherwise."""
 UNKNOWN_US = HOUR_US
-"""How long a job that has not started runs on if nothing is known of such jobs."""
+"""How long a job runs on at least if nothing is known of such jobs: one of this age may have run for a moment only."""
 LEAVES_US = 30 * SECOND_US
 """How long it takes until the ranks of who is told to go are gone, in their grace."""
 ROUND_US = SECOND_US
@@ -202,7 +202,9 @@ class _Future:
         if job.spec.max_runtime_us is not None:
             # It ends by itself just before it would be stopped.
             left_us -= 2 * ROUND_US
-        self._bases[job.job_id] = self._basis(job, state.now_us - attempt.bound_at_us)
+        basis = self._bases[job.job_id] = self._basis(job, state.now_us - attempt.bound_at_us)
+        if basis == "guess" and not attempt.is_stopping:
+            left_us = max(left_us, UNKNOWN_US)
         self._left_us[job.job_id] = max(left_us, 0)
         if attempt.is_stopping:
             self._codes[job.job_id, attempt.bound.attempt] = -SIGTERM
@@ -283,7 +285,7 @@ class _Future:
         texts = {
             "max_runtime": "by max_runtime, which may be longer than the truth",
             "learnt": "by how long nine of ten such jobs have run, given the age",
-            "guess": "of which nothing is known: to run as long again as until now, or an hour from the start",
+            "guess": "of which nothing is known: to run as long again as until now, an hour at least",
         }
         said = [f"{count(counts[basis], 'job')} {text}" for basis, text in texts.items() if basis in counts]
         return (*said, "nothing else is submitted, nothing fails, and who gives way has saved in 30 s")

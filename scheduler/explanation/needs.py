@@ -11,7 +11,7 @@ from gangline.scheduler.state import Node
 
 def need(question: Question, reasons: NodeReasons) -> str:
     """Return what the job needs, and what there is of it among the nodes that it may use."""
-    spec = question.job.spec
+    spec = question.spec
     fleet = [node for node in question.fleet if question.takes(node)]
     usable = [node for node in fleet if not _is_out(reasons, node)]
     widest = question.widest()
@@ -91,7 +91,7 @@ def _ready(question: Question, reasons: NodeReasons) -> str:
     # The most; of equals the first type.
     number, gpu_type = min((-found, gpu_type) for gpu_type, found in sorted(by_type.items()))
     text = f"{-number} of type {gpu_type} are ready for it"
-    if question.job.spec.topology_required != "pod":
+    if question.spec.topology_required != "pod":
         return text
     most, (_, pod) = min((-found, key) for key, found in sorted(by_pod.items()))
     return f"{text}, at most {-most} of them in one pod ({pod})" if most else text

@@ -28,7 +28,7 @@ class NodeReasons:
         spares = None if question.job.recovering else spare_nodes(question.policy, question.views)
         self._spares = spares
         self._barred_types = _barred_types(question)
-        self._free = "could hold a part of it" if is_gang(question.job.spec, self._widest) else "could hold it"
+        self._free = "could hold a part of it" if is_gang(question.spec, self._widest) else "could hold it"
 
     def of(self, node: Node) -> list[NodeReason]:
         """Return everything that keeps the job from a node, the weightiest first; nothing if it could hold it."""

@@ -3,7 +3,8 @@
 from typing import NamedTuple
 
 from gangline.events.policy import Policy
-from gangline.events.types import WHOLE_MILLI
+from gangline.events.types import WHOLE_MILLI, JobSpec
+from gangline.scheduler.elastic import least
 from gangline.scheduler.fit import Ask
 from gangline.scheduler.shapes import Shape, shape_of
 from gangline.scheduler.state import Job, Node, State
@@ -19,9 +20,14 @@ class Question(NamedTuple):
     job: Job
 
     @property
+    def spec(self) -> JobSpec:
+        """What the job asks for; of an elastic one the least that it starts with."""
+        return least(self.policy, self.job.spec)
+
+    @property
     def shape(self) -> Shape:
-        """What the job asks for."""
-        return shape_of(self.job.spec)
+        """The shape of that."""
+        return shape_of(self.spec)
 
     @property
     def fleet(self) -> list[Node]:

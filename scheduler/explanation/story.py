@@ -24,7 +24,7 @@ from gangline.scheduler.explanation.running import WHY
 from gangline.scheduler.explanation.words import count, named, span
 from gangline.scheduler.quota import gpus
 from gangline.scheduler.shapes import is_gang
-from gangline.scheduler.state import Job, State
+from gangline.scheduler.state import State
 from gangline.scheduler.turns import is_within, turn_of_job
 from gangline.scheduler.views import Views
 from gangline.scheduler.views.uses import quota_is_on
@@ -118,10 +118,13 @@ def _turn(question: Question) -> str:
     uses = views.uses
     gpu_type = min(question.shape.gpu_types or uses.tree.types)
     used, has = uses.use[path, gpu_type], uses.tree.limits(path, gpu_type).guarantee_milli
-    stands = (
-        "stays within its guarantee with it" if is_within(views, policy, path, question.shape) else "borrows for it"
-    )
-    return f"{line}; queue '{path}', which used {gpus(used)} GPUs and has {gpus(has)} guaranteed, {stands}"
+    if job.job_id in state.room:
+        # What is held for it counts already.
+        within, what = used <= has, ", what is held for it included,"
+    else:
+        within, what = is_within(views, policy, path, question.shape), ","
+    stands = "stays within its guarantee with it" if within else "borrows for it"
+    return f"{line}; queue '{path}', which used {gpus(used)} of {gpus(has)} GPUs guaranteed{what} {stands}"
 
 
 def _before(state: State, views: Views, question: Question) -> int:
@@ -142,7 +145,7 @@ def _place(question: Question, bound: GangBound) -> list[str]:
     reasons = NodeReasons(question)
     could = [node for node in question.fleet if not reasons.of(node)]
     nodes = [state.nodes[node_id] for node_id in dict.fromkeys(share.node_id for share in bound.shares)]
-    if _is_gang(question, job):
+    if _is_gang(question):
         pods = list(dict.fromkeys(node.pod for node in nodes))
         could_hold = f"{count(len(could), 'node')} could hold a part of it"
         rule = "whole nodes come from the fullest pod that holds them, else from the fewest pods"
@@ -155,5 +158,5 @@ def _place(question: Question, bound: GangBound) -> list[str]:
     return [f"{others}, {node.node_id} loses the least by it for the jobs to come: {free}"]
 
 
-def _is_gang(question: Question, job: Job) -> bool:
-    return is_gang(job.spec, question.widest())
+def _is_gang(question: Question) -> bool:
+    return is_gang(question.spec, question.widest())

@@ -41,7 +41,7 @@ def barrier_of(state: State, job: Job) -> Waits | None:
 
 def waits_of(question: Question) -> Waits:
     """Return what holds a job that may be tried."""
-    state, views, spec, shape = question.state, question.views, question.job.spec, question.shape
+    state, views, spec, shape = question.state, question.views, question.spec, question.shape
     if not question.fleet:
         return Waits("nodes", "no node has registered yet; start an agent")
     if not any(question.takes(node) for node in question.fleet):

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from gangline.events.policy import Policy
 from gangline.events.types import JobSpec
+from gangline.scheduler.elastic import least
 from gangline.scheduler.quota import Tree, gpus
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules.refusals import Refusal, listed, refuse
@@ -36,9 +37,7 @@ def check_leaf(policy: Policy, spec: JobSpec) -> Refusal | None:
 
 def check_quota(round_: Round, policy: Policy, spec: JobSpec) -> Refusal | None:
     """Refuse more GPUs than a ceiling, or a guarantee of one that may not borrow, allows for any type that would do."""
-    # An elastic gang may start at its least size.
-    least = spec if spec.elastic is None else replace(spec, gpus=spec.elastic.min_gpus)
-    tree, milli = round_.views.uses.tree, shape_of(least).milli
+    tree, milli = round_.views.uses.tree, shape_of(least(policy, spec)).milli
     if not quota_is_on(policy) or not milli or not tree.types:
         return None
     types = spec.gpu_types or tree.types

@@ -12,7 +12,7 @@ from gangline.events.control import (
 )
 from gangline.events.decisions import NodesReserved, RoomHeld
 from gangline.events.policy import Policy, Queue, Quota
-from gangline.events.types import SECOND_US, Share
+from gangline.events.types import SECOND_US, Elastic, Share
 from gangline.scheduler.explain import explain, explanation, why_not
 from gangline.scheduler.explanation.values import Change, Explanation
 from gangline.scheduler.explanation.words import span
@@ -207,6 +207,15 @@ def test_a_claimant_is_told_where_room_is_held_and_who_has_to_leave() -> None:
     it.tick()
     assert it.is_running(job_id)
     assert f"last in attempt 1 for {job_id} (priority: " in " ".join(explanation(it.state, victim).notes)
+
+
+def test_an_elastic_gang_needs_its_least_size_and_tells_what_it_has() -> None:
+    it = cluster(1)
+    runs = it.runs(gpus=6, elastic=Elastic(min_gpus=2, max_gpus=6), preemptible=True)
+    assert "it has 6 GPUs, and may have 2 to 6" in explanation(it.state, runs).notes
+    job_id = it.submit(gpus=8, elastic=Elastic(min_gpus=4, max_gpus=8))
+    it.tick()
+    assert "it needs 4 free GPUs on one node; n-0, the freest node, has 2" in explain(it.state, job_id)
 
 
 def test_a_running_job_tells_how_its_queue_stands_and_when_it_is_expected_to_end() -> None:

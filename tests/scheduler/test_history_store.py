@@ -106,7 +106,7 @@ def test_a_placement_is_told_from_the_state_before_it(history: History) -> None:
     first = story_of(history.log, history.victim, index_at_time(history.log, history.start_us + HOUR_US)).bound
     assert first is not None
     turn, place = why_bound_there(history.log, history.store, code_digest(), first)
-    assert turn.startswith("it was first of all that were pending; queue 'default', which used 0 GPUs and has 8")
+    assert turn.startswith("it was first of all that were pending; queue 'default', which used 0 of 8 GPUs guaranteed,")
     assert place == ("node-0 was the only node that could hold it: 8 of its 8 GPUs were wholly free")
     claimed = story_of(history.log, history.claimant).bound
     assert claimed is not None

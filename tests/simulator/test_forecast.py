@@ -112,6 +112,14 @@ def test_held_jobs_do_not_start_and_of_an_array_the_first_is_followed(changes: d
     assert of(cluster(1), gpus=1, **changes).outcome == outcome
 
 
+def test_a_job_of_which_nothing_is_known_was_taken_to_end_at_once_where_it_had_just_begun() -> None:
+    it = cluster(1)
+    it.runs(gpus=8, preemptible=False)
+    found = of(it, gpus=8)
+    assert found.start_in_us is not None
+    assert found.start_in_us >= HOUR_US
+
+
 def test_it_rests_on_a_guess_where_nothing_is_known() -> None:
     it = cluster(1)
     it.runs(gpus=8, preemptible=False)
