@@ -59,8 +59,9 @@ def up(
     _make_home(place)
     with _only_one(place.home):
         place.write_config()
-        _prepare_log(place)
-        _run(place, _parts(place, gpus, gpu_type), as_json=json)
+        _check_routes(place)
+        is_new = _prepare_log(place)
+        _run(place, _parts(place, gpus, gpu_type, is_new=is_new), as_json=json)
 
 
 def _make_home(place: Place) -> None:
@@ -94,20 +95,28 @@ def _only_one(home: Path) -> Iterator[None]:
         yield
 
 
-def _prepare_log(place: Place) -> None:
-    """Make the log if there is none, and give a new one the default policy."""
+def _check_routes(place: Place) -> None:
+    """Raise UsageError for a mistake in the routes now, rather than let the notifier end again and again."""
+    from gangline.agents.notifier.routes import ROUTES_FILE, read_routes
+
+    read_routes(place.home / ROUTES_FILE, needed=False)
+
+
+def _prepare_log(place: Place) -> bool:
+    """Make the log if there is none, and give a new one the default policy; return whether it is new."""
     from gangline.events import identity
     from gangline.events.open_log import open_log
 
     log = open_log(place.log_url, create=True)
     try:
         identity.create(log, actor="gangline up")
-        _give_policy(log)
+        return _give_policy(log)
     finally:
         log.close()
 
 
-def _give_policy(log: "Log") -> None:
+def _give_policy(log: "Log") -> bool:
+    """Give a log that has no policy the default one; return whether it had none."""
     from gangline.cli.commands import new_meta
     from gangline.events import codec
     from gangline.events.control import ActivatePolicy
@@ -116,17 +125,19 @@ def _give_policy(log: "Log") -> None:
 
     reader = log.reader(CONTROL)
     name = codec.encode(ActivatePolicy(meta=new_meta(), policy=Policy()))
-    for records in reader.read_to_end(POLICY_WITHIN):
-        if any(record.value[: codec.HEADER_BYTES] == name[: codec.HEADER_BYTES] for record in records):
-            break
-        if reader.position.index >= POLICY_WITHIN:
-            break
-    else:
-        log.append(CONTROL, [Entry(b"policy", name)])
-    reader.close()
+    try:
+        for records in reader.read_to_end(POLICY_WITHIN):
+            if any(record.value[: codec.HEADER_BYTES] == name[: codec.HEADER_BYTES] for record in records):
+                return False
+            if reader.position.index >= POLICY_WITHIN:
+                return False
+    finally:
+        reader.close()
+    log.append(CONTROL, [Entry(b"policy", name)])
+    return True
 
 
-def _parts(place: Place, gpus: int | None, gpu_type: str | None) -> "list[Part]":
+def _parts(place: Place, gpus: int | None, gpu_type: str | None, *, is_new: bool) -> "list[Part]":
     from gangline.agents.inventory import installed_gpus
     from gangline.cli.supervisor import Part
 
@@ -137,11 +148,13 @@ def _parts(place: Place, gpus: int | None, gpu_type: str | None) -> "list[Part]"
     agent = ["--node-id", node_id(), "--address", "127.0.0.1", "--store", str(place.home / "checkpoints")]
     agent += [] if gpus is None else ["--gpus", str(gpus)]
     agent += [] if gpu_type is None else ["--gpu-type", gpu_type]
+    # Of a new log everything is told, though its first job may start sooner than the notifier does.
+    notifier = ["--from", "0"] if is_new else []
     arguments = {
         "scheduler": ["gangline.scheduler", *where, "--open-term"],
         "projector": ["gangline.projections", *where, "--sql", place.sql_url],
         "agent": ["gangline.agents", *where, *agent],
-        "notifier": ["gangline.agents.notifier", *where],
+        "notifier": ["gangline.agents.notifier", *where, *notifier],
     }
     return [Part(name, words, place.home / "logs" / f"{name}.log") for name, words in arguments.items()]
 

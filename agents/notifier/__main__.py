@@ -9,15 +9,12 @@ import threading
 from pathlib import Path
 
 from gangline.agents.notifier.notifier import Notifier
-from gangline.agents.notifier.routes import read_routes
+from gangline.agents.notifier.routes import ROUTES_FILE, read_routes
 from gangline.agents.notifier.store import Store
 from gangline.events.identity import LogAbsent
 from gangline.events.log import LogUnavailable
 from gangline.events.open_log import open_log
 from gangline.schemas.errors import GanglineError
-
-ROUTES_FILE = "notify.toml"
-"""In gangline's folder, unless --routes names another."""
 
 STORE_FILE = "notifier.sqlite"
 

@@ -179,9 +179,11 @@ class Ledger:
         job_id, told, nodes = decision.job_id, known, known.nodes
         array = self._array_of(job_id)
         kind: Kind = "ended"
-        outcome = reason = None
+        outcome: str | None = None
+        reason: str | None = None
         if isinstance(decision, JobEnded):
-            outcome, what = decision.outcome, f"has {_verb(decision.outcome)}: {decision.cause}"
+            outcome = decision.outcome
+            what = f"has {_verb(outcome)}" + ("" if decision.cause == outcome else f": {decision.cause}")
             self._put(job_id, None)
             if array:
                 return self._task_ended(decision, array, segment, ordinal)
@@ -220,8 +222,9 @@ class Ledger:
         self._put(array_id, told if left else None)
         if not left:
             ended = "failed" if told.tasks_failed else "succeeded"
-            what = f"has {_verb(ended)}: {told.tasks_failed} of its jobs did not succeed"
-            cause = f"{told.tasks_failed} of its jobs did not succeed; the last to end: {decision.cause}"
+            count = told.tasks_failed
+            cause = f"{count} of its jobs did not succeed" if count else "all of its jobs have succeeded"
+            what = f"has {_verb(ended)}: {cause}"
         elif failed and told.tasks_failed == 1:
             what = f"has a job that has {_verb(decision.outcome)}, {decision.job_id}: {decision.cause}"
             ended, cause = None, f"{decision.job_id}: {decision.cause}"

@@ -30,6 +30,9 @@ LONGEST_PAUSE_S = 300.0
 SWEEP_S = 60.0
 """How often messages are looked for that are too old to be tried again."""
 
+FORGET_S = 3600.0
+"""After which a target that failed, and was not tried again, is not remembered."""
+
 _log = logging.getLogger("gangline notifier")
 
 
@@ -74,10 +77,10 @@ class Notifier:
             self._stand = self._behind(segment)
         self._store.advance(self._stand, self._ledger.changed, messages, time.time())
         self._ledger.changed.clear()
-        _log.warning("begins at %d; %d jobs live, %d messages", *self._begun(), len(messages))
-
-    def _begun(self) -> tuple[int, int]:
-        return self._stand.control.index, len(self._ledger.jobs)
+        begins = self._stand.control.index if first_index is None else first_index
+        _log.warning(
+            "tells what happens from record %d of the log on, of %d jobs so far", begins, len(self._ledger.jobs)
+        )
 
     def step(self, *, timeout_s: float = 0.0) -> None:
         """Take in what is new on the log, waiting up to `timeout_s` for it, and move deliveries on.
@@ -135,6 +138,10 @@ class Notifier:
             self._sweep_at_s = now_s + SWEEP_S
             for name, count in self._store.give_up(time.time() - self._routes.keep * 3600).items():
                 _log.error("%d messages for %s are given up: nobody took them", count, name)
+            # Of a target that nothing was sent to for so long nothing waits any more.
+            forgotten = [name for name, (_, until_s) in self._failures.items() if until_s + FORGET_S < now_s]
+            for name in forgotten:
+                del self._failures[name]
         free = MAX_SENDING - len(self._sending)
         if free <= 0:
             return
@@ -174,6 +181,6 @@ class Notifier:
         """Let a target rest, twice as long each time; say so the first time."""
         count = self._failures.get(name, (0, 0.0))[0]
         if count == 0:
-            _log.warning("%s takes no messages, they wait: %s", name, error)
+            _log.warning("%s takes no messages, they wait and are tried again: %s", name, error)
         pause_s = min(FIRST_PAUSE_S * 2.0 ** min(count, 30), LONGEST_PAUSE_S)
         self._failures[name] = (count + 1, time.monotonic() + pause_s)

@@ -28,6 +28,9 @@ from gangline.agents.notifier.notices import Kind, Known, Notice
 from gangline.events.types import Value
 from gangline.schemas.errors import NotFound, UsageError
 
+ROUTES_FILE = "notify.toml"
+"""In gangline's folder, unless --routes names another."""
+
 TIMEOUT_S = 10.0
 """How long one delivery may take, unless its route says more or less."""
 

@@ -148,9 +148,9 @@ class Store:
     def give_up(self, before_s: float) -> dict[str, int]:
         """Drop what was made before then, and what is too much for one target; return how many of each target."""
         rows = self._sql.execute(
-            "SELECT id, target FROM outbox WHERE made_at_s < ? OR target IN (SELECT target FROM outbox GROUP BY target "
-            "HAVING count(*) > ?) AND id <= (SELECT max(id) FROM outbox) - ?",
-            (before_s, MAX_WAITING, MAX_WAITING),
+            "SELECT id, target FROM (SELECT id, target, made_at_s, row_number() OVER "
+            "(PARTITION BY target ORDER BY id DESC) AS place FROM outbox) WHERE made_at_s < ? OR place > ?",
+            (before_s, MAX_WAITING),
         ).fetchall()
         dropped: dict[str, int] = {}
         for number, target in rows:

@@ -216,3 +216,12 @@ def test_what_nobody_foresaw_is_one_line_and_a_file(gangline: Gangline, monkeypa
     details = Path(ran.err.split("the details are in ")[1].strip().removesuffix(")"))
     assert "Traceback" in details.read_text()
     details.unlink()
+
+
+def test_a_mistake_in_the_routes_is_told_before_anything_starts(home: Path, gangline: Gangline) -> None:
+    home.mkdir()
+    (home / "notify.toml").write_text('[[route]]\nname = "a"\n')
+    ran = gangline("up", "--gpus", "1")
+    assert (ran.code, ran.out) == (2, "")
+    assert "notify.toml: route[0] ('a'): name a url or a command, one of the two" in ran.err
+    assert not (home / "log").exists()

@@ -80,7 +80,9 @@ class Notifier:
             )
 
     def begun(self) -> Self:
-        wait_for(lambda: "begins at" in self.stderr.read_text() or self.process.poll() is not None, "the beginning")
+        wait_for(
+            lambda: "tells what happens" in self.stderr.read_text() or self.process.poll() is not None, "the beginning"
+        )
         assert self.process.poll() is None, self.stderr.read_text()
         return self
 

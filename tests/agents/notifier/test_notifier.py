@@ -182,7 +182,10 @@ def test_a_dead_target_holds_up_no_other_and_gets_all_when_it_is_back(
         notifier.begun()
         story.life(gone.url, hook.url)
         assert [one["kind"] for one in hook.wait(6)] == LIFE
-        wait_for(lambda: "takes no messages, they wait" in notifier.stderr.read_text(), "a word of the dead target")
+        wait_for(
+            lambda: "takes no messages, they wait and are tried again" in notifier.stderr.read_text(),
+            "a word of the dead target",
+        )
         with Receiver(port) as back:
             assert [one["kind"] for one in back.wait(6)] == LIFE
             wait_for(lambda: "takes messages again" in notifier.stderr.read_text(), "a word of its return")
