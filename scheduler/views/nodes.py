@@ -129,12 +129,16 @@ class NodesView:
             return
         node = state.nodes[node_id]
         fleet = self.fleet
-        free, cpu, memory = fleet.free[row].copy(), int(fleet.cpu_free[row]), int(fleet.memory_free[row])
+        free, cpu, memory = fleet.free[row].tolist(), int(fleet.cpu_free[row]), int(fleet.memory_free[row])
         fleet.set_node(row, self._left(node))
         if bool(fleet.blocked[row]) != node.is_blocked:
             fleet.set_blocked(row, blocked=node.is_blocked)
             self.freed.append(row)
-        elif cpu < fleet.cpu_free[row] or memory < fleet.memory_free[row] or bool((fleet.free[row] > free).any()):
+        elif (
+            cpu < fleet.cpu_free[row]
+            or memory < fleet.memory_free[row]
+            or any(after > before for after, before in zip(fleet.free[row].tolist(), free, strict=True))
+        ):
             self.freed.append(row)
 
     def _left(self, node: Node) -> Node:

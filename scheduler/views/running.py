@@ -113,7 +113,8 @@ class RunningView:
         self._changed: dict[str, None] = {}
         """Jobs that are to be looked at before the next answer."""
         self._spare_slots: list[int] = []
-        self._table: Ints = np.zeros((_FIRST_SLOTS, len(_FIELDS)), np.int64)
+        self._table: Ints = np.zeros((len(_FIELDS), _FIRST_SLOTS), np.int64)
+        """A row a field, so that what is computed over all attempts reads what lies together."""
         self._queues: dict[str, int] = {}
         self._spans: dict[str, tuple[Ints, Ints]] = {}
         """Rows of the fleet and whole devices there, of attempts on several nodes."""
@@ -158,9 +159,9 @@ class RunningView:
 
     def _add(self, job: Job, attempt: Attempt, row: tuple[int, ...]) -> None:
         slot = self._spare_slots.pop() if self._spare_slots else len(self._places)
-        if slot == len(self._table):
-            self._table = np.concatenate([self._table, np.zeros_like(self._table)])
-        self._table[slot] = row
+        if slot == self._table.shape[1]:
+            self._table = np.concatenate([self._table, np.zeros_like(self._table)], axis=1)
+        self._table[:, slot] = row
         place = (job.submitted, job.job_id)
         at = bisect_left(self._order, place)
         self._order.insert(at, place)
@@ -174,7 +175,7 @@ class RunningView:
     def runs(self, state: State, policy: Policy) -> Runs:
         """Return the attempts as of the state's time."""
         self._catch_up(state)
-        table = self._table[np.array(self._slots, np.int64)].T
+        table = self._table.take(np.array(self._slots, np.int64), axis=1)
         columns = {name: table[place] for place, name in enumerate(_FIELDS)}
         job_ids = tuple(self._job_ids)
         run_us = state.now_us - columns["bound_at_us"]
