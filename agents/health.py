@@ -5,7 +5,10 @@ the errors that the GPU driver tells of as they come (XIDs).
 """
 
 import logging
+import os
+import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -28,6 +31,7 @@ PROGRAM_S = 30.0
 """How long the operator's program may take; longer is a fault, as most of what hangs a node would hang it."""
 
 SHOWN_CHARACTERS = 500
+MAX_SAID_BYTES = 4_000
 """Of what that program says."""
 
 _log = logging.getLogger(__name__)
@@ -75,13 +79,20 @@ class HealthWatch:
 
 def run_program(program: Path) -> str | None:
     """Return what the operator's program finds wrong: None if it exits with 0."""
-    try:
-        ran = subprocess.run(
-            [program], stdin=subprocess.DEVNULL, capture_output=True, timeout=PROGRAM_S, check=False, errors="replace"
-        )
-    except subprocess.TimeoutExpired:
-        return f"{program} did not end within {PROGRAM_S:g} s"
-    except OSError as error:
-        return f"{program} cannot be run ({error.strerror})"
-    said = " ".join((ran.stdout + ran.stderr).split())[:SHOWN_CHARACTERS]
-    return f"{program.name}: {said or f'exit code {ran.returncode}'}" if ran.returncode else None
+    # Into a file, for what hangs may have left a child behind that holds a pipe open.
+    with tempfile.TemporaryFile() as said:
+        try:
+            running = subprocess.Popen(
+                [program], stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
+            )
+        except OSError as error:
+            return f"{program} cannot be run ({error.strerror})"
+        try:
+            code = running.wait(PROGRAM_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)
+            running.wait()
+            return f"{program} did not end within {PROGRAM_S:g} s"
+        said.seek(0)
+        text = " ".join(said.read(MAX_SAID_BYTES).decode(errors="replace").split())[:SHOWN_CHARACTERS]
+    return f"{program.name}: {text or f'exit code {code}'}" if code else None

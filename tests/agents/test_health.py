@@ -10,7 +10,7 @@ import pynvml
 import pytest
 from msgspec.structs import replace
 
-from gangline.agents import inventory
+from gangline.agents import health, inventory
 from gangline.agents.stores import Limits, StoreWatch, used_part_ppm
 from gangline.agents.xids import XidWatch
 from gangline.events.control import NodeFaulted, StoragePressureChanged
@@ -105,6 +105,14 @@ def test_a_store_that_fills_up_is_reported_and_again_when_there_is_room(node: No
     assert full.used_ppm > first.used_ppm
     data.unlink()
     assert not node.wait_fact(StoragePressureChanged, count=3).pressed
+
+
+def test_a_check_that_hangs_with_a_child_that_holds_its_output_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "PROGRAM_S", 0.3)
+    path = Path(program(tmp_path, "sleep 600 & echo looking; sleep 600"))
+    assert health.run_program(path) == f"{path} did not end within 0.3 s"
 
 
 @pytest.mark.parametrize(("full", "released"), [(500_000, 600_000), (1_000_001, 0), (0, -1)])

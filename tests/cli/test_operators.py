@@ -110,6 +110,22 @@ def test_a_clone_asks_for_the_same_and_may_change_it(gangline: Gangline) -> None
     assert (shown["name"], shown["priority"], shown["spec"]["command"]) == ("second", 3, ["sleep", "x"])
 
 
+def test_a_clone_keeps_every_option_of_the_job(gangline: Gangline) -> None:
+    flags = (
+        "--held --gpus 2 --cpus 0.1 --memory 1MiB --max-runtime 2h --retries 1 --env A=1 --topology-preferred node "
+        "--not-preemptible --data 1GiB --notify http://127.0.0.1:9/x --checkpoints /kept "
+        "--gpu-type declared --nodes 1"
+    )
+    job = submitted(gangline, *flags.split(), "sleep", "600")
+    new = document(gangline, "job", "clone", job, "--held")["job_id"]
+    until(lambda: gangline("job", "show", new).code == 0, "the clone in the tables")
+    specs = [document(gangline, "job", "show", one)["job"]["spec"] for one in (job, new)]
+    assert specs[0] == specs[1]
+    assert specs[0]["data_bytes"] == 1 << 30
+    for one in (job, new):
+        assert gangline("job", "cancel", one).code == 0
+
+
 def test_the_tree_of_queues_is_changed_one_by_one(gangline: Gangline) -> None:
     queue = document(gangline, "queue", "set", "org", "--guarantee", "2")
     assert queue["answer"] == "CommandAccepted"
