@@ -3,6 +3,7 @@
 Pure, and as of just after a round: asked of the state at any index of the log, it answers for that moment.
 """
 
+from gangline.scheduler.arrays import members
 from gangline.scheduler.elastic import waiting
 from gangline.scheduler.explanation.nodes import NodeReasons
 from gangline.scheduler.explanation.question import Question
@@ -10,7 +11,7 @@ from gangline.scheduler.explanation.running import history_notes, running_notes,
 from gangline.scheduler.explanation.soonest import change_of, change_of_barred
 from gangline.scheduler.explanation.values import Explanation, NodeReason
 from gangline.scheduler.explanation.waits import Waits, barrier_of, before, waits_of
-from gangline.scheduler.state import Job, State
+from gangline.scheduler.state import Job, JobArray, State
 from gangline.scheduler.views import Views
 
 __all__ = ["explain", "explanation", "why_not"]
@@ -58,11 +59,29 @@ def why_not(state: State, job_id: str, node_id: str) -> tuple[NodeReason, ...]:
 
 
 def _ended(state: State, job_id: str) -> Explanation:
+    array = state.arrays.get(job_id)
+    if array is not None:
+        return _array(state, array)
     outcome = state.ended.get(job_id)
     if outcome is not None:
         return Explanation(job_id=job_id, standing="ended", rule="", text=f"it has ended: {outcome}")
     text = f"no job '{job_id}' is known here: it was never admitted, or it ended so long ago that the core forgot it"
     return Explanation(job_id=job_id, standing="unknown", rule="", text=text)
+
+
+def _array(state: State, array: JobArray) -> Explanation:
+    """Return how the jobs of an array stand; each is asked for itself."""
+    jobs = [state.jobs[one] for one in members(state, array.array_id)]
+    running = [job for job in jobs if job.attempt is not None]
+    waits = [job for job in jobs if job.attempt is None]
+    ask = f": `gangline why {waits[0].job_id}` says what holds the first one that waits" if waits else ""
+    return Explanation(
+        job_id=array.array_id,
+        standing="running" if running else "pending",
+        rule="",
+        text=f"it is an array of {array.size}, of which {array.size - array.left} have ended ({array.failed} without "
+        f"success), {len(running)} run and {len(waits)} wait{ask}",
+    )
 
 
 def _pending(state: State, views: Views, job: Job, *, with_change: bool) -> Explanation:

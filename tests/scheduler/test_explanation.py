@@ -191,6 +191,18 @@ def test_holds_arrays_and_storage_are_named() -> None:
     assert change.kind == "wait"
 
 
+def test_an_array_tells_how_its_jobs_stand_and_whom_to_ask() -> None:
+    it = cluster(1)
+    array = it.submit(gpus=4, array=4, preemptible=False)
+    it.tick()
+    found = explanation(it.state, array)
+    assert (found.standing, found.rule) == ("running", "")
+    assert found.text == (
+        f"it is an array of 4, of which 0 have ended (0 without success), 2 run and 2 wait: `gangline why {array}.2` "
+        "says what holds the first one that waits"
+    )
+
+
 def test_a_claimant_is_told_where_room_is_held_and_who_has_to_leave() -> None:
     it = cluster(1, min_runtime_us=0)
     victim = it.runs(gpus=8)
