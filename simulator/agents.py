@@ -83,7 +83,7 @@ class Agents:
             if run is not None and node_id in run.shares_left:
                 run.shares_left.remove(node_id)
                 stranded.append((job.job_id, run.bound.attempt))
-                run.fail(self._timeline.now_us)
+                self._failed(job, run)
                 self._left(job, run, node_id)
         self._driver.append(
             NodeLost(meta=self._driver.meta("detector"), node_id=node_id, boot_id=f"boot-{self._boots[node_id]}")
@@ -168,10 +168,22 @@ class Agents:
         """Let a rank die, and those beside it on its node with it."""
         if share.node_id not in run.shares_left:
             return
-        run.fail(self._timeline.now_us)
+        self._failed(job, run)
         run.shares_left.remove(share.node_id)
         self._exited(job.job_id, run.bound.attempt, share.node_id, (RankExit(rank=rank, exit_code=code),))
         self._left(job, run, share.node_id)
+
+    def _failed(self, job: VirtualJob, run: Run) -> None:
+        """Let an attempt be over. Of one that was told to give way the ranks that are left are killed at the deadline."""
+        now_us = self._timeline.now_us
+        if run.failed_us is None and run.deadline_us is not None:
+            self._timeline.at(max(run.deadline_us, now_us), self._kill, (job, run), phase=COMPLETIONS)
+        run.fail(now_us)
+
+    def _kill(self, about: tuple[VirtualJob, Run]) -> None:
+        job, run = about
+        if job.run is run:
+            self._leave(job, run, -SIGKILL)
 
     def kill_rank(self, job: VirtualJob, rank: int) -> None:
         """Let a rank of a running job be killed, now; nothing happens where it does not run."""

@@ -24,11 +24,11 @@ class Run:
         "accounted_us",
         "bound",
         "bound_us",
+        "deadline_us",
         "failed_us",
         "failure",
         "generation",
         "gpus",
-        "ordered_us",
         "pending",
         "resumed_us",
         "saved_us",
@@ -48,7 +48,8 @@ class Run:
         self.resumed_us = self.saved_us = bound.resume[0].step if bound.resume else 0
         self.working_us = at_us + (work.restart_us if bound.attempt > 1 else 0)
         """Since when it works on from `saved_us`."""
-        self.ordered_us: int | None = None
+        self.deadline_us: int | None = None
+        """When its ranks are killed, once it was told to give way."""
         self.shares_left = list(dict.fromkeys(share.node_id for share in bound.shares))
         """Nodes where its ranks run."""
         self.generation = 0
@@ -84,7 +85,7 @@ class Run:
         failure = self.failure
         if failure is not None and self.bound_us + failure.after_us < end.at_us:
             end = Next(self.bound_us + failure.after_us, "failed", self.saved_us)
-        self.ordered_us = at_us
+        self.deadline_us = at_us + grace_us
         self.generation += 1
         self.pending = end
         return end

@@ -2,11 +2,15 @@
 
 import pytest
 
+from gangline.events.decisions import PreemptionOrdered
 from gangline.events.policy import Policy
 from gangline.events.types import JobSpec
 from gangline.simulator import faults
 from gangline.simulator.faults import BadFault, Fault
-from gangline.simulator.work import SECOND_US, Work, uniform_nodes
+from gangline.simulator.observer import Observer
+from gangline.simulator.run import Run
+from gangline.simulator.virtual_job import VirtualJob
+from gangline.simulator.work import COMPLETIONS, SECOND_US, Work, uniform_nodes
 from gangline.simulator.world import World
 
 MINUTE_US = 60 * SECOND_US
@@ -64,6 +68,41 @@ def test_a_killed_rank_restarts_its_job() -> None:
 def test_a_rank_of_a_job_that_does_not_run_is_not_killed() -> None:
     fault = Fault(at_us=50 * MINUTE_US, part="rank", job="job-0")
     assert ended_minutes(world(8, script=(fault,))) == [30]
+
+
+class _KilledInGrace(Observer):
+    """Kills a rank of whoever is told to give way, 10 s later."""
+
+    def __init__(self) -> None:
+        self.world: World | None = None
+
+    def ordered(self, at_us: int, job: VirtualJob, run: Run, decision: PreemptionOrdered) -> None:
+        if self.world is not None:
+            self.world.timeline.at(at_us + 10 * SECOND_US, self._kill, job, phase=COMPLETIONS)
+
+    def _kill(self, job: VirtualJob) -> None:
+        if self.world is not None:
+            self.world.agents.kill_rank(job, 0)
+
+
+def test_a_gang_that_lost_a_rank_while_it_gave_way_held_its_other_nodes_for_ever() -> None:
+    low, high = (
+        Work(
+            number=number,
+            submit_us=number * 60 * MINUTE_US,
+            spec=JobSpec(name=f"job-{number}", queue="default", command=("train",), gpus=16, priority=number),
+            work_us=90 * MINUTE_US,
+            save_us=30 * SECOND_US,
+            save_interval_us=10 * MINUTE_US,
+        )
+        for number in range(2)
+    )
+    killer = _KilledInGrace()
+    killer.world = World(nodes=uniform_nodes(2), policy=Policy(), works=(low, high), observers=(killer,))
+    killer.world.run()
+    first, second = killer.world.jobs
+    assert first.preemptions == 1
+    assert second.waited_us < 5 * MINUTE_US
 
 
 @pytest.mark.parametrize(
