@@ -26,6 +26,9 @@ from gangline.scheduler.views.running import Runs
 MAX_GANGS_TRIED = 8
 """Gangs of which one goes for a small claimant; the smallest ones."""
 
+MAX_SPARED = 64
+"""Victims of whom each is tried without, where whole nodes and a rest are opened together; the dearest ones."""
+
 
 class Victim(NamedTuple):
     """A job that gives way, and by which rule."""
@@ -56,10 +59,15 @@ def plan_of(round_: Round, claim: Claim, runs: Runs, rules: Sequence[Victims], n
     if not rows:
         return None
     plan = plan_of_rows(round_, claim, runs, rules, rows, nodes)
-    if plan is not None or not claim.gang:
+    if plan is None and claim.gang:
+        rest = _rest(field._replace(fleet=_without(round_, runs, rows).fleet), claim.shape, rows)
+        rows = (*rows, *rest)
+        plan = plan_of_rows(round_, claim, runs, rules, rows, nodes) if rest else None
+    if plan is None or not claim.gang or claim.shape.gpus % max(int(field.fleet.devices[nodes].max(initial=0)), 1) == 0:
         return plan
-    rest = _rest(field._replace(fleet=_without(round_, runs, rows).fleet), claim.shape, rows)
-    return plan_of_rows(round_, claim, runs, rules, (*rows, *rest), nodes) if rest else None
+    # What was opened as a whole node may do for the rest, and the other way round.
+    needed = _needed(round_, claim, runs, sorted(rows, key=lambda row: (-int(cost[row]), row)), nodes)
+    return plan_of_rows(round_, claim, runs, rules, needed, nodes)
 
 
 def plan_of_rows(  # noqa: PLR0917 - a plan, and all that it follows from
@@ -84,6 +92,22 @@ def plan_of_gang(round_: Round, claim: Claim, runs: Runs, victims: Victims, node
         if plan is not None:
             return plan
     return None
+
+
+def _needed(round_: Round, claim: Claim, runs: Runs, rows: Sequence[int], nodes: Flags) -> tuple[int, ...]:
+    """Return those without whom it would not do; who is named first is spared first."""
+    tried = _without(round_, runs, rows)
+    needed = list(rows)
+    for row in rows[:MAX_SPARED]:
+        attempt = round_.state.jobs[runs.job_ids[row]].attempt
+        if attempt is None:
+            continue
+        tried.take(attempt.bound.shares)
+        if tried.place(claim.shape, nodes) is not None:
+            needed.remove(row)
+        else:
+            tried.give_back(attempt.bound.shares)
+    return tuple(needed)
 
 
 def _without(round_: Round, runs: Runs, rows: Sequence[int]) -> Trial:
