@@ -14,8 +14,8 @@ from tests.scheduler.world import World
 CLUSTER = {"A100": 64_000, "H100": 128_000}
 
 
-def queue(path: str, guarantee_milli: int | None = None, **quota: int) -> Queue:
-    return Queue(path=path, quotas=(Quota(guarantee_milli=guarantee_milli, **quota),))
+def queue(path: str, guarantee_milli: int | None = None) -> Queue:
+    return Queue(path=path, quotas=(Quota(guarantee_milli=guarantee_milli),))
 
 
 def random_tree(seed: int) -> tuple[Queue, ...]:
