@@ -191,7 +191,7 @@ class Ledger:
             return []
         elif isinstance(decision, AttemptPreempted):
             kind, reason = "preempted", decision.reason
-            what = f"was preempted and waits for its next attempt: {decision.cause}"
+            what = f"{_gave_way(decision.reason)}: {decision.cause}"
         else:
             if any(isinstance(one, AttemptPreempted) and one.job_id == job_id for one in segment.decisions):
                 return []  # that it was preempted is told already
@@ -283,6 +283,13 @@ class Ledger:
         array_id = job_id.rpartition(".")[0]
         known = self.jobs.get(array_id) if array_id else None
         return None if known is None else (array_id, known)
+
+
+def _gave_way(reason: str) -> str:
+    """Return what a preemption means for the user; an elastic job goes on at once with another size."""
+    if reason in {"grow", "shrink"}:
+        return f"is stopped to {reason} and goes on with its next attempt"
+    return "was preempted and waits for its next attempt"
 
 
 def _verb(outcome: str) -> str:
