@@ -204,3 +204,35 @@ def test_no_node_is_reserved_that_could_not_feed_the_gang_even_if_it_were_empty(
     fixed(it, 4, 200, cpu_milli=1_000)
     it.submit(gpus=2, cpu_milli=4_000)
     assert the(NodesReserved, it.passes(120)).node_ids == ("rich",)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_backfill_that_ends_by_its_declared_maximum_never_delays_a_reservation(seed: int) -> None:
+    """The gang starts no later with a flood of small jobs, each running to its very end, than without."""
+    assert starts_after_s(seed, flood=True) <= starts_after_s(seed, flood=False) + 5
+
+
+def starts_after_s(seed: int, *, flood: bool) -> int:
+    """Return when a gang starts that waits for jobs that run to the end of their declared time."""
+    draw = random.Random(seed)
+    it = world(4, reservation_hard_us=10_000 * SECOND_US)
+    for _ in range(6):
+        fixed(it, draw.choice((1, 2)), draw.randint(4, 30))
+    gang = it.submit(gpus=draw.choice((12, 16)))
+    it.passes(130)
+    assert it.is_running(gang) or gang in it.state.reserved
+    backfilled, waited_s = 0, 0
+    while not it.is_running(gang):
+        if flood and len(it.state.pending) < 6:
+            minutes = draw.randint(1, 20)
+            it.submit(gpus=draw.choice((1, 2)), preemptible=False, max_runtime_us=minutes * 60 * SECOND_US)
+        it.tick(5)
+        waited_s += 5
+        for job_id, job in sorted(it.state.jobs.items()):
+            if job.attempt is not None and job.attempt.stop is not None and job.attempt.stop.reason == "max_runtime":
+                it.exits(job_id, -15)
+            elif job.attempt is not None and job_id != gang and job.attempt.bound_at_us == it.state.now_us:
+                backfilled += 1
+        assert waited_s <= 4_000
+    assert flood == bool(backfilled)
+    return waited_s
