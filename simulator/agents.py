@@ -174,7 +174,7 @@ class Agents:
         self._left(job, run, share.node_id)
 
     def _failed(self, job: VirtualJob, run: Run) -> None:
-        """Let an attempt be over. Of one that was told to give way the ranks that are left are killed at the deadline."""
+        """Let an attempt be over. If it was told to give way the ranks that are left are killed at the deadline."""
         now_us = self._timeline.now_us
         if run.failed_us is None and run.deadline_us is not None:
             self._timeline.at(max(run.deadline_us, now_us), self._kill, (job, run), phase=COMPLETIONS)
