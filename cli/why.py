@@ -10,7 +10,7 @@ from gangline.schemas.errors import NotFound
 
 if TYPE_CHECKING:
     from gangline.scheduler.explanation.values import Explanation
-    from gangline.scheduler.history_store import Story
+    from gangline.scheduler.history_store import OtherCode, Story
 
 MAX_LISTED = 5
 
@@ -34,12 +34,21 @@ def why(
 
     Example: gangline why job-k3x7 --at 10m
     """
+    from gangline.scheduler.history_store import OtherCode
+
+    place = Place(home, log=log, sql=sql)
+    job_id = _whole_id(place, job)
+    try:
+        _tell(place, job_id, at, as_json=json)
+    except OtherCode as error:
+        _tell_story(place, job_id, error, as_json=json)
+
+
+def _tell(place: Place, job_id: str, at: str | None, *, as_json: bool) -> None:
     from gangline.cli.output import print_json
     from gangline.scheduler.explain import explanation
     from gangline.scheduler.history_store import story_of
 
-    place = Place(home, log=log, sql=sql)
-    job_id = _whole_id(place, job)
     with moment(place, at) as then:
         found = explanation(then.state, job_id)
         story = story_of(then.log, job_id, then.through)
@@ -50,10 +59,29 @@ def why(
         if found.standing != "pending" and story.bound is not None:
             placed = _placed(then, story)
         index, at_us = then.state.control_index, then.state.ticked_at_us
-    if json:
+    if as_json:
         print_json(_document(found, story, placed, index, at_us))
         return
     _show(found, story, placed, index, at_us)
+
+
+def _tell_story(place: Place, job_id: str, error: "OtherCode", *, as_json: bool) -> None:
+    """Tell what was decided, which any version can read. Raises the error if nothing was."""
+    from gangline.cli.output import print_json, say
+    from gangline.scheduler.history_store import story_of
+
+    log = place.open_log()
+    try:
+        story = story_of(log, job_id)
+    finally:
+        log.close()
+    if not story.told:
+        raise error
+    say(f"gangline: {error}; this is what was decided")
+    if as_json:
+        print_json({"job_id": job_id, "history": _history(story)})
+    else:
+        _show_story(story)
 
 
 def _placed(then: Moment, story: "Story") -> list[str]:
@@ -136,15 +164,19 @@ def _whole_id(place: Place, job: str) -> str:
 def _document(found: "Explanation", story: "Story", placed: list[str], index: int, at_us: int) -> dict[str, Any]:
     import msgspec
 
-    told = [
+    document = {"index": index, "at_us": at_us, "placed": placed, "history": _history(story)}
+    return {**msgspec.to_builtins(found), **document}
+
+
+def _history(story: "Story") -> list[dict[str, Any]]:
+    return [
         {"index": one.tick_index, "at_us": one.at_us, "decision": one.chapter.kind, "text": one.chapter.text}
         for one in story.told
     ]
-    return {**msgspec.to_builtins(found), "index": index, "at_us": at_us, "placed": placed, "history": told}
 
 
 def _show(found: "Explanation", story: "Story", placed: list[str], index: int, at_us: int) -> None:
-    from gangline.cli.output import BOLD, paint, print_fields, print_table
+    from gangline.cli.output import print_fields
     from gangline.cli.units import show_time
 
     last = story.told[-1].chapter.text if story.told else ""
@@ -166,10 +198,17 @@ def _show(found: "Explanation", story: "Story", placed: list[str], index: int, a
         }
     )
     if story.told:
-        print(paint("\nDECIDED", BOLD))
-        print_table(
-            ("index", "time", "what"), [(one.tick_index, show_time(one.at_us), one.chapter.text) for one in story.told]
-        )
+        print()
+        _show_story(story)
+
+
+def _show_story(story: "Story") -> None:
+    from gangline.cli.output import BOLD, paint, print_table
+    from gangline.cli.units import show_time
+
+    print(paint("DECIDED", BOLD))
+    rows = [(one.tick_index, show_time(one.at_us), one.chapter.text) for one in story.told]
+    print_table(("index", "time", "what"), rows)
 
 
 _RULES = {

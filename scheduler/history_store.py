@@ -93,7 +93,7 @@ def story_of(log: Log, job_id: str, through: int | None = None) -> Story:
     """Return what was decided of a job up to a control index, and its last binding."""
     told: list[Told] = []
     bound: Bound | None = None
-    for round_ in rounds(log, naming=job_id):
+    for round_ in rounds(log, naming=job_id.partition(".")[0]):
         if through is not None and round_.tick_index > through:
             break
         for ordinal, value in enumerate(round_.decisions):

@@ -39,6 +39,8 @@ class Chapter(NamedTuple):
 
 def chapter(decision: Decision, job_id: str) -> Chapter | None:
     """Return what a decision says of a job; None if it is not about this one."""
+    if isinstance(decision, JobAdmitted) and job_id.startswith(f"{decision.job_id}."):
+        return Chapter(type(decision).__name__, "its array was admitted")
     if job_id not in {getattr(decision, "job_id", None), getattr(decision, "claimant", None)}:
         return None
     text = _of_claimant(decision) if getattr(decision, "job_id", None) != job_id else _text(decision)

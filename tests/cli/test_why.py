@@ -106,6 +106,20 @@ def test_why_not_gives_the_reason_of_the_node(gangline: Gangline, runs: str, wai
     assert f"(running there: {runs})" in said["reasons"][0]["text"]
 
 
+def test_what_another_version_decided_is_told_as_it_was_decided(
+    gangline: Gangline, waits: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gangline.scheduler.code_store.code_digest", lambda: "0" * 64)
+    ran = gangline("why", waits)
+    assert ran.code == 0
+    assert "another version" in ran.err
+    assert "it was admitted" in ran.out
+    assert [one["decision"] for one in document(gangline, "why", waits)["history"]] == ["JobAdmitted"]
+    ran = gangline("why-not", waits, node_id())
+    assert ran.code == 1
+    assert "another version" in ran.err
+
+
 REFUSED: dict[str, tuple[list[object], int, str]] = {
     "an unknown job": (["why", "job-aaaaaaaaaaaa"], 3, "`gangline jobs` lists those there are"),
     "the beginning of no job": (["why", "job-99"], 3, "there is no job 'job-99'"),
