@@ -4,6 +4,7 @@ Feasibility comes first: nobody is chosen unless the claimant then fits, and of 
 least are chosen, no more than are needed.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -85,6 +86,8 @@ def _is_fed(field: Field, node: int, chosen: list[int], ask: Ask) -> bool:
 
 def _fed(field: Field, node: int, chosen: list[int], others: list[int], ask: Ask) -> list[int]:
     """Return those chosen and, the cheapest first, others until the node can feed what is asked."""
+    if _is_fed(field, node, chosen, ask):
+        return chosen
     runs = field.runs
     idle = np.flatnonzero(field.single & (runs.node == node) & (runs.milli == 0)).tolist()
     for row in sorted([*others, *idle], key=lambda row: (int(field.cost[row]), row)):
@@ -118,21 +121,31 @@ def _has_devices(field: Field, node: int, chosen: list[int], ask: Ask) -> bool:
 
 def _part_of_a_device(field: Field, ask: Ask) -> Found | None:
     """Return who goes so that a node has a part of a device free, or only CPU and memory where no device is asked."""
-    runs = field.runs
-    rows = np.flatnonzero(field.single & (runs.node >= 0))
-    rows = rows[field.nodes[runs.node[rows]]]
     best: Found | None = None
-    for node in np.flatnonzero(field.nodes).tolist():
-        there = rows[runs.node[rows] == node].tolist()
+    for node, there in _rows_by_node(field):
         for chosen in _ways(field, node, there, ask):
             fed = _fed(field, node, chosen, there, ask)
             if not _is_fed(field, node, fed, ask):
                 continue
-            fed = _needed(field, node, fed, ask)
+            # Who is a way by himself is needed: without him the device would not be free.
+            if len(fed) > 1:
+                fed = _needed(field, node, fed, ask)
             found = Found(sum(int(field.cost[row]) for row in fed), node, tuple(sorted(fed)))
             if best is None or found < best:
                 best = found
     return best
+
+
+def _rows_by_node(field: Field) -> Iterator[tuple[int, list[int]]]:
+    """Yield each node where the claimant may be placed, and the attempts on that node alone that may go."""
+    node_of = field.runs.node
+    rows = np.flatnonzero(field.single & (node_of >= 0))
+    rows = rows[np.argsort(node_of[rows], kind="stable")]
+    nodes = np.flatnonzero(field.nodes)
+    first = np.searchsorted(node_of[rows], nodes, side="left").tolist()
+    last = np.searchsorted(node_of[rows], nodes, side="right").tolist()
+    for place, node in enumerate(nodes.tolist()):
+        yield node, rows[first[place] : last[place]].tolist()
 
 
 def _ways(field: Field, node: int, rows: list[int], ask: Ask) -> list[list[int]]:
