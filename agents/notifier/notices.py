@@ -4,10 +4,9 @@ A job starts when ranks of its attempt first run. Of an array the first start, t
 each once: nobody wants ten thousand messages.
 """
 
-from typing import Literal
-
 from msgspec.structs import replace
 
+from gangline.agents.notifier.notice import Kind, Known, Notice, gave_way, places, verb
 from gangline.events import ids
 from gangline.events.control import RanksStarted, SubmitJob
 from gangline.events.decisions import (
@@ -21,60 +20,7 @@ from gangline.events.decisions import (
     JobRequeued,
 )
 from gangline.events.history import Segment
-from gangline.events.types import Decision, Value
-
-Kind = Literal["started", "preempted", "failed", "ended"]
-
-NAMED_NODES = 3
-"""Nodes that a text names; the list has all."""
-
-
-class Notice(Value, frozen=True, kw_only=True):
-    """One message, as receivers get it in JSON. `event_id` is the same each time it is sent; `text` is for people."""
-
-    event_id: str
-    kind: Kind
-    log_id: str
-    index: int
-    """Of the record of `control` that this became known with: the later notice of a job has the higher one."""
-    at_us: int
-    job_id: str
-    name: str
-    queue: str
-    user: str
-    attempt: int
-    outcome: str | None = None
-    """Of a job that has ended: succeeded, failed or cancelled."""
-    reason: str | None = None
-    """Why it was preempted, in one word."""
-    cause: str | None = None
-    nodes: tuple[str, ...] = ()
-    resume_step: int | None = None
-    """The step of the checkpoint that an attempt starts from."""
-    text: str
-
-    @property
-    def words(self) -> set[str]:
-        """What a route may call it: a job that ends with a failure has `failed`, and `ended`."""
-        return {self.kind, "failed"} if self.outcome == "failed" else {self.kind}
-
-
-class Known(Value, frozen=True, kw_only=True):
-    """What is remembered of a job until it ends."""
-
-    name: str
-    queue: str
-    user: str
-    notify: tuple[str, ...]
-    admitted: bool = False
-    attempt: int = 0
-    nodes: tuple[str, ...] = ()
-    resume_step: int | None = None
-    started: int = 0
-    """The last attempt of which the start was told."""
-    tasks_left: int | None = None
-    """Of an array: its jobs that have not ended."""
-    tasks_failed: int = 0
+from gangline.events.types import Decision
 
 
 class Ledger:
@@ -128,7 +74,7 @@ class Ledger:
             self._put(job_id, told)
         again = f", attempt {event.attempt}" if event.attempt > 1 else ""
         resumed = "" if known.resume_step is None else f", from its checkpoint of step {known.resume_step}"
-        what = f"has started{again} on {_places(known.nodes or (event.node_id,))}{resumed}"
+        what = f"has started{again} on {places(known.nodes or (event.node_id,))}{resumed}"
         notice = Notice(
             event_id=event.meta.event_id.hex(),
             kind="started",
@@ -183,7 +129,7 @@ class Ledger:
         reason: str | None = None
         if isinstance(decision, JobEnded):
             outcome = decision.outcome
-            what = f"has {_verb(outcome)}" + ("" if decision.cause == outcome else f": {decision.cause}")
+            what = f"has {verb(outcome)}" + ("" if decision.cause == outcome else f": {decision.cause}")
             self._put(job_id, None)
             if array:
                 return self._task_ended(decision, array, segment, ordinal)
@@ -191,7 +137,7 @@ class Ledger:
             return []
         elif isinstance(decision, AttemptPreempted):
             kind, reason = "preempted", decision.reason
-            what = f"{_gave_way(decision.reason)}: {decision.cause}"
+            what = f"{gave_way(decision.reason)}: {decision.cause}"
         else:
             if any(isinstance(one, AttemptPreempted) and one.job_id == job_id for one in segment.decisions):
                 return []  # that it was preempted is told already
@@ -224,9 +170,9 @@ class Ledger:
             ended = "failed" if told.tasks_failed else "succeeded"
             count = told.tasks_failed
             cause = f"{count} of its jobs did not succeed" if count else "all of its jobs have succeeded"
-            what = f"has {_verb(ended)}: {cause}"
+            what = f"has {verb(ended)}: {cause}"
         elif failed and told.tasks_failed == 1:
-            what = f"has a job that has {_verb(decision.outcome)}, {decision.job_id}: {decision.cause}"
+            what = f"has a job that has {verb(decision.outcome)}, {decision.job_id}: {decision.cause}"
             ended, cause = None, f"{decision.job_id}: {decision.cause}"
         else:
             return []
@@ -283,20 +229,3 @@ class Ledger:
         array_id = job_id.rpartition(".")[0]
         known = self.jobs.get(array_id) if array_id else None
         return None if known is None else (array_id, known)
-
-
-def _gave_way(reason: str) -> str:
-    """Return what a preemption means for the user; an elastic job goes on at once with another size."""
-    if reason in {"grow", "shrink"}:
-        return f"is stopped to {reason} and goes on with its next attempt"
-    return "was preempted and waits for its next attempt"
-
-
-def _verb(outcome: str) -> str:
-    return "been cancelled" if outcome == "cancelled" else outcome
-
-
-def _places(nodes: tuple[str, ...]) -> str:
-    if len(nodes) <= NAMED_NODES:
-        return ", ".join(nodes)
-    return f"{', '.join(nodes[:NAMED_NODES])} and {len(nodes) - NAMED_NODES} more nodes"

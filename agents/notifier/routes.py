@@ -24,7 +24,7 @@ from typing import Annotated
 
 import msgspec
 
-from gangline.agents.notifier.notices import Kind, Known, Notice
+from gangline.agents.notifier.notice import Kind, Known, Notice
 from gangline.events.types import Value
 from gangline.schemas.errors import NotFound, UsageError
 

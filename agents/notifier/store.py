@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gangline.agents.notifier.notices import Known
+from gangline.agents.notifier.notice import Known
 from gangline.events.log import Position
 from gangline.events.terms import Terms
 from gangline.schemas.errors import GanglineError, Refused

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gangline.agents.notifier import store as store_module
-from gangline.agents.notifier.notices import Known
+from gangline.agents.notifier.notice import Known
 from gangline.agents.notifier.store import Stand, Store
 from gangline.events.log import Position
 from gangline.events.terms import Terms
