@@ -50,7 +50,7 @@ def _commands(outcome: Outcome) -> Iterator[Complaint]:
 
 
 def _rejections(outcome: Outcome) -> Iterator[Complaint]:
-    ends = endings(outcome.rounds, outcome.names)
+    ends = outcome.rejected_before | endings(outcome.rounds, outcome.names)
     for job in outcome.scenario.jobs:
         how, why = ends.get(job.name, ("", ""))
         yield from _compared(job.path, "rejected", job.rejected, why if how == "rejected" else None, outcome)
@@ -73,7 +73,7 @@ class _Point:
         self.outcome = outcome
         self.rounds = rounds
         self.state = rounds[-1].state
-        self.ends = endings(rounds, outcome.names)
+        self.ends = outcome.rejected_before | endings(rounds, outcome.names)
 
     def job_id(self, name: str) -> str:
         job = self.outcome.named.get(name)

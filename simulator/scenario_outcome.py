@@ -82,6 +82,8 @@ class Outcome:
         self.commands: dict[bytes, Happening] = {}
         """What happened as a command, by its id."""
         self.named = named
+        self.rejected_before: dict[str, tuple[str, str]] = {}
+        """How jobs ended that were rejected before the beginning, and why, by their names."""
 
     def add(self, at_us: int, state: State, decisions: Sequence[Decision]) -> None:
         """Keep a round."""
@@ -103,7 +105,7 @@ class Outcome:
 
     def views(self) -> Iterator[RoundView]:
         """Return what is shown of every round."""
-        ends: dict[str, tuple[str, str]] = {}
+        ends = dict(self.rejected_before)
         for seen in self.rounds:
             ends |= endings([seen], self.names)
             yield self._view(seen, ends)

@@ -95,6 +95,7 @@ class Past:
                 job = self._world.job_of_command(decision.command_id)
                 if job.rejected is None:
                     raise ScenarioError(job.path, f"the core does not admit it: {decision.message}")
+                self._world.outcome.rejected_before[job.name] = ("rejected", decision.message)
             round_.emit(decision)
 
     def _plan(self, round_: Round, planned: _Planned) -> None:
