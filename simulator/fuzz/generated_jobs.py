@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from gangline.events.policy import Queue
 from gangline.events.types import Elastic, JobSpec, Role, Topology
 from gangline.simulator.fuzz.dice import Dice
@@ -30,8 +32,11 @@ ENDINGS = (LASTS, LASTS, LASTS, 1, -9, CANNOT_LAUNCH, CANNOT_EVER_LAUNCH, NODE_C
 class Jobs:
     """Draws the jobs of a case, and what their users do with them."""
 
-    def __init__(self, dice: Dice, machines: Sequence[Machine], tree: Sequence[Queue], ends_s: int) -> None:
+    def __init__(
+        self, dice: Dice, machines: Sequence[Machine], tree: Sequence[Queue], ends_s: int, *, crowded: bool
+    ) -> None:
         self._dice = dice
+        self._crowded = crowded
         self._ends_s = ends_s
         self._sizes = [len(machine.gpus) for machine in machines]
         self._total = sum(self._sizes)
@@ -43,13 +48,20 @@ class Jobs:
     def steps(self) -> list[AnyStep]:
         """Return submissions, repeats of them, and commands about them."""
         dice = self._dice
-        count = dice.pick([2, 5, 10, 15, 25])
+        count = dice.pick([10, 15, 20, 30] if self._crowded else [2, 5, 10, 15, 25])
+        first = dice.pick(self._queues)
         found: list[AnyStep] = []
         at_s = 0
         for number in range(count):
             if not dice.percent(40):
                 at_s = min(at_s + dice.between(0, 2 * self._ends_s // count), self._ends_s)
-            submit = Submit(at_s=at_s, number=number, spec=self._spec(number), conduct=self._conduct())
+            spec = self._spec(number)
+            if self._crowded:
+                # One team comes first and takes what there is, with jobs that may give way.
+                comes_first = number < count // 2
+                queue = first if comes_first else spec.queue
+                spec = replace(spec, queue=queue, preemptible=comes_first or spec.preemptible)
+            submit = Submit(at_s=at_s, number=number, spec=spec, conduct=self._conduct())
             found.append(submit)
             if dice.percent(5):
                 found.append(Submit(at_s=at_s + dice.below(20), number=number, spec=submit.spec))
@@ -75,7 +87,7 @@ class Jobs:
         dice = self._dice
         troubled = dice.percent(20)
         return Conduct(
-            work_s=dice.between(1, self._work_most_s),
+            work_s=dice.between(20, 60) if self._crowded else dice.between(1, self._work_most_s),
             endings=tuple(dice.pick(ENDINGS) for _ in range(dice.between(1, 4))) if troubled else (),
             ends_after_s=dice.between(0, 8),
             checkpoint_s=dice.pick([0, 2, 5]),

@@ -42,6 +42,43 @@ def _quotas(dice: Dice, types: Sequence[str], gpus: int, most: int) -> tuple[Quo
     return (Quota(gpu_type=named, guarantee_milli=guarantee, ceiling_milli=ceiling, weight=dice.pick([1, 1, 2, 5])),)
 
 
+def shared_tree(dice: Dice, gpus: int) -> tuple[Queue, ...]:
+    """Return two or three teams that are guaranteed all GPUs together, and have no ceilings: they borrow a lot."""
+    found: list[Queue] = []
+    left = gpus
+    count = dice.between(2, 3)
+    for number in range(count):
+        share = left if number == count - 1 else min(left, gpus // count + dice.below(2))
+        left -= share
+        found.append(Queue(path=f"team-{number}", quotas=(Quota(guarantee_milli=1000 * share),)))
+        if dice.percent(30):
+            found += [Queue(path=f"team-{number}/project-{child}") for child in range(dice.between(1, 2))]
+    return tuple(found)
+
+
+def soon(dice: Dice, chosen: Policy) -> Policy:
+    """Return the policy with room made soon and without much shield, so that many give way."""
+    return replace(
+        chosen,
+        rules=RULES,
+        order="fair",
+        head_blocks=False,
+        port_count=100,
+        room_searches=16,
+        room_interval_us=_seconds(dice, 2, 5),
+        min_runtime_us=_seconds(dice, 0, 2),
+        gang_min_runtime_us=_seconds(dice, 0, 2),
+        shield_step_us=_seconds(dice, 0, 0, 5),
+        preemptions_max=dice.between(2, 8),
+        gang_preemptions_max=dice.between(2, 8),
+        reclaim_after_us=_seconds(dice, 0, 2),
+        reclaim_min_runtime_us=_seconds(dice, 0, 2),
+        small_victim_gpus=8,
+        consolidation_jobs=dice.between(1, 4),
+        moves_max=dice.between(1, 4),
+    )
+
+
 def leaves(tree: Sequence[Queue]) -> list[str]:
     """Return the queues without others below."""
     paths = [queue.path for queue in tree]

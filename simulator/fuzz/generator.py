@@ -3,9 +3,11 @@
 from gangline.simulator.fuzz.dice import Dice
 from gangline.simulator.fuzz.generated_faults import faults
 from gangline.simulator.fuzz.generated_jobs import Jobs
-from gangline.simulator.fuzz.generated_policies import policy, queues
+from gangline.simulator.fuzz.generated_policies import policy, queues, shared_tree, soon
 from gangline.simulator.fuzz.plan import AnyStep, Machine, Noise, Plan
 
+CROWDED_PERCENT = 40
+"""Cases in which one team takes the cluster, and then the others want their part of it."""
 LONGEST_S = 90
 """Of the part of a case in which things are submitted and break."""
 
@@ -16,11 +18,15 @@ def generate(seed: int) -> Plan:
     fleet = machines(dice)
     types = tuple(sorted({machine.gpu_type for machine in fleet}))
     total = sum(len(machine.gpus) for machine in fleet)
-    tree = queues(dice, types, total)
+    crowded = dice.percent(CROWDED_PERCENT)
+    tree = shared_tree(dice, total // len(types)) if crowded else queues(dice, types, total)
     first = policy(dice, tree)
+    if crowded:
+        first = soon(dice, first)
     ends_s = dice.between(20, LONGEST_S)
-    steps: list[AnyStep] = Jobs(dice, fleet, tree, ends_s).steps()
-    steps += faults(dice, fleet, tree, ends_s)
+    steps: list[AnyStep] = Jobs(dice, fleet, tree, ends_s, crowded=crowded).steps()
+    if not crowded or dice.percent(50):
+        steps += faults(dice, fleet, tree, ends_s)
     steps.sort(key=lambda step: step.at_s)
     return Plan(seed=seed, policy=first, machines=fleet, steps=tuple(steps), noise=noise(dice, seed), ends_s=ends_s)
 
