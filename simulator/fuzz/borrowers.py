@@ -98,6 +98,31 @@ def borrowers(
     return found
 
 
+def lower_ones(
+    ledger: Ledger, policy: Policy, claimant: str, gpu_type: str, *, also: Collection[str] = ()
+) -> list[str]:
+    """Return the small jobs of a claimant's own queue that may go for its priority, as before those of `also` did."""
+    if "priority" not in policy.rules:
+        return []
+    ours = ledger.jobs[claimant]
+    found = []
+    for job_id, job in ledger.jobs.items():
+        told = job_id in also
+        often = job.preemptions - told
+        shield_us = policy.min_runtime_us + policy.shield_step_us * often
+        if (
+            job.spec.queue == ours.spec.queue
+            and job.priority < ours.priority
+            and is_small(ledger, job.spec)
+            and _runs_well(ledger, job_id, job, gpu_type, told=told)
+            and ledger.now_us - job.bound_us >= shield_us
+            and often < policy.preemptions_max
+            and (claimant, job_id, "priority") not in ledger.evictions
+        ):
+            found.append(job_id)
+    return found
+
+
 def _runs_well(ledger: Ledger, job_id: str, job: JobRecord, gpu_type: str, *, told: bool) -> bool:
     """Whether a preemptible attempt runs, all of it, on GPUs of a type, and was not told to stop before."""
     if job.live is None or job.stop is not None or job.exited or not job.spec.preemptible:

@@ -8,7 +8,7 @@ from itertools import combinations
 
 from gangline.events.decisions import RoomHeld
 from gangline.events.types import Decision
-from gangline.simulator.fuzz.borrowers import borrowers, cost_of, may_start, on_one_node, open_nodes
+from gangline.simulator.fuzz.borrowers import borrowers, cost_of, lower_ones, may_start, on_one_node, open_nodes
 from gangline.simulator.fuzz.brute_force import Free, fits, free_nodes, is_small
 from gangline.simulator.fuzz.ledger import Ledger
 from gangline.simulator.fuzz.quota_invariants import NO_EVICTIONS
@@ -17,8 +17,8 @@ from gangline.simulator.fuzz.scene import Scene
 MOST_GPUS = 16
 """Of a cluster on which every set of nodes and of victims is tried."""
 WHOLE_MILLI = 1000
-PATIENCE = 3
-"""Times, beside one for each job that waits, that room may be made without a claimant within guarantee getting any."""
+PATIENCE = 2
+"""Times that room may be made without a claimant within guarantee getting any, where there are searches for all."""
 
 
 def is_small_world(ledger: Ledger) -> bool:
@@ -71,6 +71,7 @@ def who_gives_way_loses_least(ledger: Ledger, decision: Decision) -> Iterator[st
     cost = sum(cost_of(ledger, victim) for victim in victims)
     gpu_type = ledger.nodes[decision.shares[0].node_id].has.gpu_type
     willing = borrowers(ledger, policy, decision.job_id, gpu_type, also=victims, willing=True)
+    willing += lower_ones(ledger, policy, decision.job_id, gpu_type, also=victims)
     for node in open_nodes(ledger, decision.job_id):
         if node.gpu_type != gpu_type:
             continue
@@ -112,7 +113,8 @@ def guarantees_are_reachable(scene: Scene) -> Iterator[str]:
     ledger, policy = scene.ledger, scene.ledger.policy
     if policy is None or not {"quota", "reclaim"} <= set(policy.rules) or policy.head_blocks or scene.more:
         return
-    if not is_small_world(ledger) or not policy.room_searches:
+    if not is_small_world(ledger) or policy.room_searches < len(scene.state.pending):
+        ledger.watch.claims = {}
         return
     if ledger.now_us // policy.room_interval_us == ledger.before_us // policy.room_interval_us:
         return
@@ -125,7 +127,7 @@ def guarantees_are_reachable(scene: Scene) -> Iterator[str]:
             continue
         if _could_reclaim(ledger, job_id):
             waits[job_id] = ledger.watch.claims.get(job_id, 0) + 1
-            if waits[job_id] > PATIENCE + len(scene.state.pending):
+            if waits[job_id] > PATIENCE:
                 yield f"{job_id} is within its guarantee, and waits for what others borrow at {waits[job_id]} intervals"
     ledger.watch.claims = waits
 

@@ -10,14 +10,18 @@ from gangline.events.decisions import GangBound
 from gangline.events.policy import Policy
 from gangline.events.types import Share
 from gangline.scheduler import usage
+from gangline.scheduler.fleet import Flags
+from gangline.scheduler.placement import place
 from gangline.scheduler.reducers import commands, gangs, jobs
 from gangline.scheduler.room import standing
 from gangline.scheduler.room.claims import Bench
 from gangline.scheduler.room.standing import Claimant
+from gangline.scheduler.room.trial import Trial
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules import placement, room
+from gangline.scheduler.shapes import Shape
 from gangline.scheduler.state import Job, Node
-from gangline.scheduler.views import UsesView
+from gangline.scheduler.views import UsesView, Views
 from gangline.simulator.fuzz.generator import generate
 from gangline.simulator.fuzz.scene import Violation
 from gangline.simulator.fuzz.world import run
@@ -51,16 +55,24 @@ def _without_ceilings(uses: UsesView, queue: str, gpu_type: str, milli: int, *, 
     )
 
 
-def _ceilings_only(uses: UsesView, queue: str, gpu_type: str, milli: int, **_: bool) -> bool:
-    return ALLOWS(uses, queue, gpu_type, milli, preemptible=True)
-
-
 def _everybody_borrows(uses: UsesView, policy: Policy, queue: str, claimant: Claimant) -> tuple[bool, bool, bool, bool]:
     own, _, _, claims = STANDS(uses, policy, queue, claimant)
     return own, not own, True, claims
 
 
-ALLOWS = UsesView.allows
+def _anywhere(trial: Trial, shape: Shape, allowed: Flags | None = None) -> tuple[Share, ...] | None:
+    """Place as if nothing ran."""
+    state = trial._state
+    views = Views()
+    views.sync(state)
+    return place(views.nodes.empty, state.nodes, shape, allowed)
+
+
+def _leaves_small_ones(round_: Round, policy: Policy, job: Job, *more: object) -> GangBound | None:
+    return None if job.submitted % 2 else TRY(round_, policy, job, *more)  # type: ignore[arg-type] # as it is called
+
+
+TRY = placement._try
 STANDS = standing._stands
 BREAKS: dict[str, tuple[Sequence[Patch], str]] = {
     "bindings take nothing": ([(jobs, "take", _takes_nothing)], "no_device|the_core_counts"),
@@ -70,7 +82,6 @@ BREAKS: dict[str, tuple[Sequence[Patch], str]] = {
     "a rank is left out": ([(placement, "binding", _without_last(placement.binding))], "every_gang_is_whole"),
     "usage never decays": ([(usage, "factor_of", lambda *_: 1 << usage.FACTOR_BITS)], "usage_adds_up"),
     "ceilings bind nobody": ([(UsesView, "allows", _without_ceilings)], "no_ceiling_is_exceeded"),
-    "who cannot be evicted borrows": ([(UsesView, "allows", _ceilings_only)], "who_is_not_preemptible_does_not_borrow"),
     "those within guarantee are evicted": ([(standing, "_stands", _everybody_borrows)], "only_borrowers_give_way"),
     "who was evicted evicts back": (
         [(room, "without_ping_pong", lambda _round, _job, rules: list(rules))],
@@ -79,6 +90,19 @@ BREAKS: dict[str, tuple[Sequence[Patch], str]] = {
     "nobody is shielded": (
         [(Bench, "unshielded", lambda bench: np.ones(bench.runs.size, np.bool_))],
         "victims_have_run_for_a_while",
+    ),
+    "some are left waiting though they fit": ([(placement, "_try", _leaves_small_ones)], "what_fits_starts"),
+    "nobody is reclaimed": (
+        [
+            (room, "EVICTIONS", ()),
+            (room, "_for_incomplete", lambda *_: None),
+            (room, "_reclaim_a_gang", lambda *_: None),
+        ],
+        "guarantees_are_reachable",
+    ),
+    "room is held where others stay": (
+        [(Trial, "without", lambda *_: None), (Trial, "place", _anywhere)],
+        "what_is_held_will_be_free",
     ),
     "repeats are answered anew": ([(commands, "Answered", None)], "the_core_raises"),
 }
