@@ -9,14 +9,15 @@ import numpy as np
 
 from gangline.events.decisions import GangBound
 from gangline.events.policy import Policy
-from gangline.events.types import Share
+from gangline.events.types import WHOLE_MILLI, Share
 from gangline.scheduler.elastic import is_elastic, least
 from gangline.scheduler.placement import place
 from gangline.scheduler.recovery import is_whole
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules.placement import allowed_nodes, binding, free_port, spare_nodes
 from gangline.scheduler.shapes import shape_of
-from gangline.scheduler.state import Job, Node
+from gangline.scheduler.state import Job, Node, State
+from gangline.scheduler.views import Views
 
 
 def decide(round_: Round) -> None:
@@ -67,9 +68,30 @@ def _completed(round_: Round, policy: Policy, job: Job) -> tuple[Share, ...] | N
 def _elsewhere(round_: Round, policy: Policy, job: Job) -> tuple[Share, ...] | None:
     """Return where a claimant fits now, though its victims still have something of what is held for it."""
     state, views = round_.state, round_.views
+    if not _could_fit(state, views, job):
+        return None
     with views.lent(state, job.job_id):
         barred, allowed = allowed_nodes(state, policy, views, job)
         return None if barred else place(views.nodes.fit, state.nodes, shape_of(job.spec), allowed)
+
+
+def _could_fit(state: State, views: Views, job: Job) -> bool:
+    """Whether a node may have as many whole devices free as the job needs of one; True where more is to be asked."""
+    shape, fleet = shape_of(job.spec), views.nodes.fleet
+    if shape.gpu_milli < WHOLE_MILLI or shape.roles or shape.gpus > fleet.widest or shape.nodes not in {None, 1}:
+        return True
+    if int(fleet.whole_free.max(initial=0)) >= shape.gpus:
+        return True
+    for share in state.room[job.job_id].shares:
+        node = state.nodes.get(share.node_id)
+        row = fleet.row.get(share.node_id)
+        if node is None or row is None:
+            return True
+        free = dict(zip(node.gpus, node.free_milli, strict=True))
+        held = sum(free.get(gpu, 0) == WHOLE_MILLI for gpu in share.gpus)
+        if int(fleet.whole_free[row]) + held >= shape.gpus:
+            return True
+    return False
 
 
 def _is_free(node: Node | None, share: Share) -> bool:
