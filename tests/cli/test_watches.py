@@ -125,11 +125,12 @@ def test_a_node_whose_rank_is_slow_for_long_is_replaced(cluster: Up, gangline: G
         until(lambda: shown(gangline, job)["attempts"], "a start")
         with agent(cluster.home, "pace-3", *words):
             until(lambda: len(shown(gangline, job)["attempts"]) == 2 and runs(gangline, job), "the next attempt")
-        first, second = ([one["node_id"] for one in each["placement"]] for each in shown(gangline, job)["attempts"])
-        assert len({*first, *second}) == 3
-        slow = first[1]
-        assert slow not in second
-        assert node_of(gangline, slow)["state"] == "quarantined"
-        assert "of its peers' time for a step" in gangline("nodes").out
-        assert shown(gangline, job)["attempts"][0]["stop_reason"] == "straggler"
-        assert gangline("job", "cancel", job).code == 0
+            first, second = ([one["node_id"] for one in each["placement"]] for each in shown(gangline, job)["attempts"])
+            assert len({*first, *second}) == 3
+            slow = first[1]
+            assert slow not in second
+            assert node_of(gangline, slow)["state"] == "quarantined"
+            assert "of its peers' time for a step" in gangline("nodes").out
+            assert shown(gangline, job)["attempts"][0]["stop_reason"] == "straggler"
+            assert gangline("job", "cancel", job).code == 0
+            assert gangline("job", "wait", job, "--timeout", 60).code == 1
