@@ -80,7 +80,10 @@ STANDS = standing._stands
 BREAKS: dict[str, tuple[Sequence[Patch], str]] = {
     "bindings take nothing": ([(jobs, "take", _takes_nothing)], "no_device|the_core_counts"),
     "gone ranks free nothing": ([(gangs, "give_back", _forgets_job_only)], "the_core_counts"),
-    "blocked nodes are used": ([(Node, "is_blocked", property(lambda _self: False))], "nothing_starts"),
+    "blocked nodes are used": (
+        [(Node, "is_blocked", property(lambda _self: False))],
+        "nothing_starts|what_is_held_will_be_free",
+    ),
     "one port for all": ([(placement, "free_port", lambda *_: 20_000)], "ports_are_unique"),
     "a rank is left out": ([(placement, "binding", _without_last(placement.binding))], "every_gang_is_whole"),
     "usage never decays": ([(usage, "factor_of", lambda *_: 1 << usage.FACTOR_BITS)], "usage_adds_up"),
