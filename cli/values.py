@@ -11,6 +11,9 @@ T = TypeVar("T")
 Reader = Callable[[Any], T]
 
 MAX_GPUS = 1_000_000
+MAX_DURATION_US = 36_525 * 86_400 * 1_000_000
+"""A hundred years: more is a slip of the pen, and sums of such times have to fit in 64 bits."""
+MAX_SIZE_BYTES = 1 << 60
 """No cluster is so large; the core knows the real limit."""
 
 
@@ -82,8 +85,8 @@ def integer(least: int | None = None, most: int | None = None) -> Reader[int]:
     return read
 
 
-def quantity(parse: Callable[[str], int], least: int) -> Reader[int]:
-    """Read a size or a time with its unit."""
+def quantity(parse: Callable[[str], int], least: int, most: int, shown: str) -> Reader[int]:
+    """Read a size or a time with its unit; `shown` is `most` as people write it."""
 
     def read(value: object) -> int:
         if not isinstance(value, str):
@@ -94,6 +97,8 @@ def quantity(parse: Callable[[str], int], least: int) -> Reader[int]:
             raise Bad(f"{value!r} is not valid here: {error}") from None
         if number < least:
             raise Bad(f"{value!r} is too little: ask for more than 0, or leave the line out")
+        if number > most:
+            raise Bad(f"{value!r} is too much: ask for {shown} at most")
         return number
 
     return read
@@ -101,12 +106,12 @@ def quantity(parse: Callable[[str], int], least: int) -> Reader[int]:
 
 def duration_us(least: int = 0) -> Reader[int]:
     """Read a time such as "2h", in microseconds."""
-    return quantity(units.parse_duration_us, least)
+    return quantity(units.parse_duration_us, least, MAX_DURATION_US, "36525d")
 
 
 def size_bytes(least: int = 0) -> Reader[int]:
     """Read a size such as "16GiB"."""
-    return quantity(units.parse_bytes, least)
+    return quantity(units.parse_bytes, least, MAX_SIZE_BYTES, "1048576TiB")
 
 
 def milli(value: object) -> int:

@@ -211,6 +211,11 @@ BAD: dict[str, tuple[str, str]] = {  # the text, and how the message begins: its
         "2: max_runtime: '-2h' is not valid here: write a number with one of s, m, h, d",
     ),
     "no time": (HEAD + "max_runtime = '0s'\n", "2: max_runtime: '0s' is too little"),
+    "a time beyond 64 bits": (HEAD + "grace = '99999999999999d'\n", "2: grace: '99999999999999d' is too much"),
+    "a size beyond 64 bits": (
+        GPUS + "gpus = 1\nmemory = '9999999999TiB'\n",
+        "5: resources.memory: '9999999999TiB' is too much: ask for 1048576TiB at most",
+    ),
     "a type that is none": (
         GPUS + "gpus = 1\ngpu_type = []\n",
         "5: resources.gpu_type: this is a type or a list of types",

@@ -49,6 +49,8 @@ def test_an_empty_line_at_the_end_is_no_job(tmp_path: Path) -> None:
         ("2017-10-09 07:01:55,66.0,0,66.0,a", "num_gpus", "0"),
         ("2017-10-09 07:01:55,66.0,-1,66.0,a", "num_gpus", "-1"),
         ("2017-10-09 07:01:55,66.0,1,66.0,", "cluster", "''"),
+        ("2017-10-09 07:01:55,66.0,1,66.0,a/b", "cluster", "a/b"),
+        ("9999-01-01 00:00:00,66.0,1,66.0,a", "timestamp", "9999-01-01 00:00:00"),
     ],
 )
 def test_what_cannot_be_is_refused_with_file_row_column_and_value(
@@ -67,6 +69,11 @@ def test_a_job_larger_than_the_cluster_is_named_with_what_it_has(tmp_path: Path)
 def test_a_missing_column_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadTrace, match="num_gpus"):
         jobs(trace(tmp_path, "timestamp,duration,cluster\n"))
+
+
+def test_a_trace_without_rows_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadTrace, match=r"trace\.csv has a header and no rows"):
+        jobs(trace(tmp_path, HEADER))
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
