@@ -5,9 +5,11 @@ message leaves the outbox only after its receiver took it, so a crash between th
 """
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -56,7 +58,7 @@ class Message(NamedTuple):
 
 
 class Store:
-    """The file. Belongs to one thread. Any method raises GanglineError if the file cannot be written."""
+    """The file. Belongs to one thread. Any method raises GanglineError if the file cannot be read or written."""
 
     def __init__(self, path: Path) -> None:
         """Open it, and make it where there is none. Raises Refused while another notifier has it."""
@@ -84,17 +86,18 @@ class Store:
 
     def stand(self) -> Stand | None:
         """Return where the notifier stands, None if it has not begun."""
-        row = self._sql.execute(
+        rows = self._execute(
             "SELECT log_id, control_index, control_offset, decisions_index, decisions_offset, term, decided FROM stand"
-        ).fetchone()
-        if row is None:
+        )
+        if not rows:
             return None
+        row = rows[0]
         control, decisions = Position(row[1], row[2]), Position(row[3], row[4])
         return Stand(row[0], control, decisions, Terms(term=row[5], decided=row[6]))
 
     def jobs(self) -> dict[str, Known]:
         """Return the jobs that are remembered."""
-        rows = self._sql.execute("SELECT job_id, known FROM jobs")
+        rows = self._execute("SELECT job_id, known FROM jobs")
         return {job_id: msgspec.json.decode(known, type=Known) for job_id, known in rows}
 
     def advance(
@@ -107,29 +110,25 @@ class Store:
         """Move on, with what changed of the jobs and the messages (target, event id, body), all or nothing."""
         control, decisions, terms = stand.control, stand.decisions, stand.terms
         values = (stand.log_id, *control, *decisions, terms.term, terms.decided)
-        try:
-            with self._sql:
-                self._sql.execute("BEGIN")
-                self._sql.execute("INSERT OR REPLACE INTO stand VALUES (1, ?, ?, ?, ?, ?, ?, ?)", values)
-                self._sql.executemany(
-                    "DELETE FROM jobs WHERE job_id = ?", [(job,) for job, known in changed.items() if known is None]
-                )
-                self._sql.executemany(
-                    "INSERT OR REPLACE INTO jobs VALUES (?, ?)",
-                    [(job, msgspec.json.encode(known)) for job, known in changed.items() if known is not None],
-                )
-                self._sql.executemany(
-                    "INSERT OR IGNORE INTO outbox (target, event_id, body, made_at_s, due_at_s) VALUES (?, ?, ?, ?, ?)",
-                    [(*message, now_s, now_s) for message in messages],
-                )
-        except sqlite3.Error as error:
-            raise GanglineError(f"{self._path} cannot be written ({error}): free space, or mend its disk") from error
+        with self._writing():
+            self._sql.execute("INSERT OR REPLACE INTO stand VALUES (1, ?, ?, ?, ?, ?, ?, ?)", values)
+            self._sql.executemany(
+                "DELETE FROM jobs WHERE job_id = ?", [(job,) for job, known in changed.items() if known is None]
+            )
+            self._sql.executemany(
+                "INSERT OR REPLACE INTO jobs VALUES (?, ?)",
+                [(job, msgspec.json.encode(known)) for job, known in changed.items() if known is not None],
+            )
+            self._sql.executemany(
+                "INSERT OR IGNORE INTO outbox (target, event_id, body, made_at_s, due_at_s) VALUES (?, ?, ?, ?, ?)",
+                [(*message, now_s, now_s) for message in messages],
+            )
 
     def due(self, now_s: float, busy: Iterable[str], limit: int) -> list[Message]:
         """Return messages that are due, the oldest of each target that is not busy."""
         held = tuple(busy)
         marks = ",".join("?" * len(held))
-        rows = self._sql.execute(
+        rows = self._execute(
             "SELECT id, target, event_id, body, made_at_s, tries FROM outbox WHERE id IN ("  # noqa: S608 - marks only
             "SELECT min(id) FROM outbox "
             f"WHERE due_at_s <= ? AND target NOT IN ({marks}) GROUP BY target) ORDER BY due_at_s, id LIMIT ?",
@@ -139,35 +138,47 @@ class Store:
 
     def delivered(self, message: Message) -> None:
         """Forget a message that was taken."""
-        self._change("DELETE FROM outbox WHERE id = ?", (message.id,))
+        self._execute("DELETE FROM outbox WHERE id = ?", (message.id,))
 
     def later(self, message: Message, due_at_s: float) -> None:
         """Try a message again then."""
-        self._change("UPDATE outbox SET tries = tries + 1, due_at_s = ? WHERE id = ?", (due_at_s, message.id))
+        self._execute("UPDATE outbox SET tries = tries + 1, due_at_s = ? WHERE id = ?", (due_at_s, message.id))
 
-    def give_up(self, before_s: float) -> dict[str, int]:
+    def give_up(self, before_s: float) -> Counter[str]:
         """Drop what was made before then, and what is too much for one target; return how many of each target."""
-        rows = self._sql.execute(
+        rows = self._execute(
             "SELECT id, target FROM (SELECT id, target, made_at_s, row_number() OVER "
             "(PARTITION BY target ORDER BY id DESC) AS place FROM outbox) WHERE made_at_s < ? OR place > ?",
             (before_s, MAX_WAITING),
-        ).fetchall()
-        dropped: dict[str, int] = {}
-        for number, target in rows:
-            self._change("DELETE FROM outbox WHERE id = ?", (number,))
-            dropped[target] = dropped.get(target, 0) + 1
-        return dropped
+        )
+        # In one transaction, for each of them waits for the disk.
+        with self._writing():
+            self._sql.executemany("DELETE FROM outbox WHERE id = ?", [(number,) for number, _ in rows])
+        return Counter(target for _, target in rows)
 
     def waiting(self) -> int:
         """Return how many messages wait."""
-        return int(self._sql.execute("SELECT count(*) FROM outbox").fetchone()[0])
+        return int(self._execute("SELECT count(*) FROM outbox")[0][0])
 
     def close(self) -> None:
         """Close the file. Twice is fine."""
         self._sql.close()
 
-    def _change(self, statement: str, values: tuple[object, ...]) -> None:
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Keep all that is written meanwhile, or nothing."""
         try:
-            self._sql.execute(statement, values)
+            with self._sql:
+                self._sql.execute("BEGIN")
+                yield
         except sqlite3.Error as error:
-            raise GanglineError(f"{self._path} cannot be written ({error}): free space, or mend its disk") from error
+            raise self._broken(error) from error
+
+    def _execute(self, statement: str, values: tuple[object, ...] = ()) -> list[Any]:
+        try:
+            return self._sql.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._broken(error) from error
+
+    def _broken(self, error: sqlite3.Error) -> GanglineError:
+        return GanglineError(f"{self._path} cannot be read or written ({error}): free space, or mend its disk")

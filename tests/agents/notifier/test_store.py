@@ -10,6 +10,7 @@ from gangline.agents.notifier.notice import Known
 from gangline.agents.notifier.store import Stand, Store
 from gangline.events.log import Position
 from gangline.events.terms import Terms
+from gangline.schemas.errors import GanglineError
 
 STAND = Stand("log", Position(5, 7), Position(3, 4), Terms(term=2, decided=4))
 KNOWN = Known(name="a", queue="q", user="u", notify=("http://x",), nodes=("n-1",), started=2)
@@ -69,3 +70,11 @@ def test_what_is_too_old_or_too_much_is_given_up(store: Store, monkeypatch: pyte
     put(store, *(("b", str(number)) for number in range(5)))
     assert store.give_up(50.0) == {"a": 1, "b": 2}
     assert due(store) == [("b", "2")]
+
+
+def test_a_file_that_cannot_be_read_is_told_as_an_error_of_gangline(store: Store) -> None:
+    store.close()
+    with pytest.raises(GanglineError, match=r"notifier\.sqlite cannot be read or written"):
+        store.waiting()
+    with pytest.raises(GanglineError, match=r"notifier\.sqlite cannot be read or written"):
+        store.due(100.0, (), 1)
