@@ -16,7 +16,6 @@ from gangline.projections.tables import (
     placements,
     policies,
     queues,
-    rooms,
     timeline,
 )
 from gangline.schemas.errors import NotFound, UsageError
@@ -96,12 +95,6 @@ def timeline_of(connection: Connection, job_id: str) -> list[dict[str, Any]]:
     query = select(timeline).where(timeline.c.job_id == job_id)
     ordered = query.order_by(timeline.c.control_index, timeline.c.ordinal)
     return [_decoded(row) for row in connection.execute(ordered).mappings()]
-
-
-def list_rooms(connection: Connection) -> list[dict[str, Any]]:
-    """Return what is set aside for pending jobs, the longest first."""
-    query = select(rooms).order_by(rooms.c.since_index, rooms.c.job_id, rooms.c.kind)
-    return [_decoded(row) for row in connection.execute(query).mappings()]
 
 
 def list_nodes(connection: Connection) -> list[dict[str, Any]]:

@@ -18,7 +18,6 @@ from gangline.scheduler.fleet import Flags, Fleet, Ints
 
 COST_STEP = 10
 """Costs that differ by less are equal: worths are rounded."""
-UNBOUNDED = 1 << 62
 
 
 class Ask(NamedTuple):
