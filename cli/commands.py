@@ -3,6 +3,7 @@
 import getpass
 import time
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from gangline.events.log import CONTROL, DECISIONS, START, Entry, Log, Position,
 from gangline.events.sqlite import SqliteLog
 from gangline.events.terms import NO_TERM, Terms, admit
 from gangline.events.types import Event, Meta
+from gangline.schemas.contracts import contracts
 from gangline.schemas.errors import Refused, TimedOut, UsageError
 
 ANSWER_WAIT_S = 5.0
@@ -46,11 +48,15 @@ class Answered(NamedTuple):
 
 def new_meta() -> Meta:
     """Return the meta of a new command of this user."""
+    return Meta(event_id=ids.uuid7(), command_id=ids.uuid7(), actor=f"user:{_user()}", at_us=time.time_ns() // 1000)
+
+
+@cache
+def _user() -> str:
     try:
-        user = getpass.getuser()
+        return getpass.getuser()
     except (KeyError, OSError):
-        user = "unknown"
-    return Meta(event_id=ids.uuid7(), command_id=ids.uuid7(), actor=f"user:{user}", at_us=time.time_ns() // 1000)
+        return "unknown"
 
 
 class Commands:
@@ -153,9 +159,14 @@ def _command_id(command: Event) -> bytes:
 
 def _answers(decided: RoundDecided) -> Iterator[Answer]:
     for value in decided.decisions:
-        decision = codec.decode(value)
-        if isinstance(decision, Answer):
-            yield decision
+        if value.startswith(_ANSWERS):
+            decision = codec.decode(value)
+            if isinstance(decision, Answer):
+                yield decision
+
+
+_ANSWERS = tuple(contract.header for contract in contracts() if issubclass(codec.type_of[contract.name], Answer))
+"""What answers begin with, in any version: a round holds much else."""
 
 
 def _recent(folder: Path, log_id: str) -> tuple[Position, Terms]:
