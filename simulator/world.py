@@ -84,7 +84,8 @@ class World:
         """
         while self.live:
             at_us = self._next_tick_us()
-            if at_us is None or at_us - self._decided_us > QUIET_US:
+            quiet = self.timeline.next_us is None and at_us is not None and at_us - self._decided_us > QUIET_US
+            if at_us is None or quiet:
                 raise SimulationError(f"{self.live} jobs are left that never start, such as {self._waiting()}")
             if until_us is not None and at_us > until_us:
                 self.timeline.now_us = until_us
