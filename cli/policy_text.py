@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gangline.cli.units import BYTES, MICRO, MILLI, SECONDS
+from gangline.cli.units import BYTES, MICRO, SECONDS, show_milli
 from gangline.events.policy import Policy, Queue, Quota
 
 _NOTHING = Quota()
@@ -87,9 +87,9 @@ def _queue(queue: Queue) -> Iterator[str]:
 
 def _lines(quota: Quota) -> Iterator[str]:
     if quota.guarantee_milli is not None:
-        yield f"guarantee = {_gpus(quota.guarantee_milli)}"
+        yield f"guarantee = {show_milli(quota.guarantee_milli)}"
     if quota.ceiling_milli is not None:
-        yield f"ceiling = {_gpus(quota.ceiling_milli)}"
+        yield f"ceiling = {show_milli(quota.ceiling_milli)}"
     if quota.weight != _NOTHING.weight:
         yield f"weight = {quota.weight}"
 
@@ -102,7 +102,3 @@ def _quotas(queue: Queue) -> str:
         if said or quota.gpu_type:
             shown.append(f"{quota.gpu_type}: {said or 'nothing stated'}" if quota.gpu_type else said)
     return "; ".join(shown) or "nothing stated"
-
-
-def _gpus(milli: int) -> str:
-    return f"{milli / MILLI:g}"

@@ -132,10 +132,10 @@ def _milli(option: str, value: str) -> int:
 
 
 def _shown(queue: Queue) -> str:
-    from gangline.cli.units import MILLI
+    from gangline.cli.units import show_milli
 
     def gpus(milli: int | None, nothing: str) -> str:
-        return nothing if milli is None else f"{milli / MILLI:g}"
+        return nothing if milli is None else show_milli(milli)
 
     parts = [
         f"{quota.gpu_type or 'every type'}: guarantee {gpus(quota.guarantee_milli, 'a share of what is left')}, "

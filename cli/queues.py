@@ -65,6 +65,8 @@ def _standings(place: Place) -> "dict[str, QueueStanding]":
 
 
 def _show(rows: "list[dict[str, Any]]", standings: "dict[str, QueueStanding]") -> None:
+    from gangline.cli.units import show_milli
+
     shown: list[tuple[object, ...]] = []
     for row in rows:
         one = standings.get(row["queue"])
@@ -77,25 +79,19 @@ def _show(rows: "list[dict[str, Any]]", standings: "dict[str, QueueStanding]") -
                 (
                     *(jobs if not number else ("", "", "")),
                     quota.gpu_type or "none",
-                    _gpus(quota.guarantee_milli),
-                    "-" if quota.ceiling_milli is None else _gpus(quota.ceiling_milli),
-                    _gpus(quota.use_milli),
-                    _gpus(quota.borrowed_milli),
-                    _gpus(quota.lent_milli),
-                    _gpus(one.pending_milli) if not number else "",
-                    _gpus(quota.could_start_milli)
+                    show_milli(quota.guarantee_milli),
+                    "-" if quota.ceiling_milli is None else show_milli(quota.ceiling_milli),
+                    show_milli(quota.use_milli),
+                    show_milli(quota.borrowed_milli),
+                    show_milli(quota.lent_milli),
+                    show_milli(one.pending_milli) if not number else "",
+                    show_milli(quota.could_start_milli)
                     + (
                         ""
                         if quota.could_start_fixed_milli == quota.could_start_milli
-                        else f" ({_gpus(quota.could_start_fixed_milli)} without borrowing)"
+                        else f" ({show_milli(quota.could_start_fixed_milli)} without borrowing)"
                     ),
                 )
             )
     columns = ("queue", "running", "pending", "gpu type", "guarantee", "ceiling", "use", "borrowed", "lent")
     print_table((*columns, "asked for", "could start now"), shown)
-
-
-def _gpus(milli: int) -> str:
-    from gangline.cli.units import MILLI
-
-    return f"{milli / MILLI:g}"

@@ -105,7 +105,7 @@ def nodes(
 
     Example: gangline nodes --json
     """
-    from gangline.cli.units import MILLI, show_bytes
+    from gangline.cli.units import show_bytes, show_milli
     from gangline.projections.queries import list_nodes
 
     with tables(Place(home, log=log, sql=sql), after, timeout) as connection:
@@ -121,8 +121,8 @@ def nodes(
             row["pod"],
             row["gpu_type"],
             row["gpu_count"],
-            f"{row['gpu_milli_used'] / MILLI:g}",
-            f"{row['cpu_milli'] / MILLI:g}",
+            show_milli(row["gpu_milli_used"]),
+            show_milli(row["cpu_milli"]),
             show_bytes(row["memory_bytes"]),
             row["address"],
             _why(row),

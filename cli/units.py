@@ -88,14 +88,15 @@ def show_time(at_us: int) -> str:
     return moment.isoformat(sep=" ", timespec="milliseconds")[:23]
 
 
-def show_gpus(count: int, gpu_milli: int) -> str:
-    """Return 8, or 0.5 for a part of one."""
-    return str(count) if gpu_milli == MILLI else f"{count * gpu_milli / MILLI:g}"
+def show_milli(milli: int) -> str:
+    """Return thousandths as the number that they are: 8, 0.5."""
+    count, rest = divmod(int(milli), MILLI)
+    return f"{count}.{rest:03}".rstrip("0") if rest else str(count)
 
 
 def show_size(job: Mapping[str, Any]) -> str:
     """Return the GPUs of a job's row: of an elastic one what it has, if it runs, and its bounds, as in 16 (8-64)."""
     if job["gpus_min"] is None:
-        return show_gpus(job["gpus"], job["gpu_milli"])
+        return show_milli(job["gpus"] * job["gpu_milli"])
     bounds = f"{job['gpus_min']}-{job['gpus_max']}"
     return bounds if job["gpus_now"] is None else f"{job['gpus_now']} ({bounds})"

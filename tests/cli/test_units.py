@@ -43,6 +43,8 @@ def test_sizes_are_shown_in_the_largest_unit(size: int, text: str) -> None:
     assert units.show_bytes(size) == text
 
 
-@pytest.mark.parametrize(("count", "milli", "text"), [(8, 1000, "8"), (1, 500, "0.5")])
-def test_gpus_are_shown_as_they_were_asked_for(count: int, milli: int, text: str) -> None:
-    assert units.show_gpus(count, milli) == text
+@pytest.mark.parametrize(
+    ("milli", "text"), [(0, "0"), (8_000, "8"), (500, "0.5"), (1, "0.001"), (1_234_567, "1234.567"), (10**9, "1000000")]
+)
+def test_thousandths_are_shown_without_rounding(milli: int, text: str) -> None:
+    assert units.show_milli(milli) == text
