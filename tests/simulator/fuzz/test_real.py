@@ -32,7 +32,6 @@ def test_without_a_broker_a_world_on_kafka_fails_and_says_how_to_start_one() -> 
 @pytest.mark.slow
 def test_a_process_that_decides_otherwise_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The process is another one, so that the break is made here, in what it is compared with.
-    monkeypatch.setattr("gangline.scheduler.rules.placement.expected_end_us", lambda *_: None)
-    monkeypatch.setattr("gangline.scheduler.rules.placement.free_port", lambda *_: 30_000)
+    monkeypatch.setattr("gangline.scheduler.rules.placement.grace_us", lambda *_: 77)
     with pytest.raises(Violation, match=r"^a_process_decides_the_same"):
         run_on(generate(3), f"sqlite:{tmp_path}/log", tmp_path)
