@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.invoke import Gangline
+from tests.cli.running import Up
 
 
 @pytest.fixture
@@ -21,3 +22,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GANGLINE_HOME", str(folder))
     monkeypatch.chdir(tmp_path)
     return folder
+
+
+@pytest.fixture
+def here(cluster: Up, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands see the cluster that the test's module runs as its fixture `cluster`."""
+    assert home != cluster.home
+    monkeypatch.setenv("GANGLINE_HOME", str(cluster.home))

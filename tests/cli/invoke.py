@@ -1,7 +1,8 @@
 """Runs the command line in this process, as a user would in a shell."""
 
+import json
 import sys
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -34,3 +35,10 @@ class Gangline:
         said = self._capsys.readouterr()
         assert isinstance(code, int | None)
         return Ran(code or 0, said.out, said.err)
+
+
+def document(gangline: Gangline, *words: object) -> Any:  # noqa: ANN401 - JSON
+    """Return what a command prints with --json."""
+    ran = gangline(*words, "--json")
+    assert ran.code == 0, ran.err
+    return json.loads(ran.out)

@@ -11,19 +11,13 @@ import pytest
 from tests.cli.invoke import Gangline
 from tests.cli.running import Up, up
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cluster"), pytest.mark.usefixtures("here")]
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     with up(tmp_path_factory.mktemp("cluster") / "home", "--gpus", "2") as running:
         yield running
-
-
-@pytest.fixture(autouse=True)
-def _here(cluster: Up, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert home != cluster.home
-    monkeypatch.setenv("GANGLINE_HOME", str(cluster.home))
 
 
 def submitted(gangline: Gangline, *words: object) -> dict[str, Any]:

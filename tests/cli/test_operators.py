@@ -2,34 +2,20 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gangline.cli.up import node_id
-from tests.cli.invoke import Gangline
+from tests.cli.invoke import Gangline, document
 from tests.cli.running import Up, until, up
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cluster"), pytest.mark.usefixtures("here")]
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     with up(tmp_path_factory.mktemp("operated") / "home", "--gpus", "2") as running:
         yield running
-
-
-@pytest.fixture(autouse=True)
-def _here(cluster: Up, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert home != cluster.home
-    monkeypatch.setenv("GANGLINE_HOME", str(cluster.home))
-
-
-def document(gangline: Gangline, *words: object) -> Any:  # noqa: ANN401 - JSON
-    ran = gangline(*words, "--json")
-    assert ran.code == 0, ran.err
-    return json.loads(ran.out)
 
 
 def submitted(gangline: Gangline, *words: object) -> str:

@@ -10,28 +10,16 @@ from typing import Any
 import pytest
 
 from gangline.agents.stores import used_part_ppm
-from tests.cli.invoke import Gangline
+from tests.cli.invoke import Gangline, document
 from tests.cli.running import Up, agent, until, up
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cluster"), pytest.mark.usefixtures("here")]
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     with up(tmp_path_factory.mktemp("watched") / "home", "--gpus", "1", "--gpu-type", "plain") as running:
         yield running
-
-
-@pytest.fixture(autouse=True)
-def _here(cluster: Up, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert home != cluster.home
-    monkeypatch.setenv("GANGLINE_HOME", str(cluster.home))
-
-
-def document(gangline: Gangline, *words: object) -> Any:  # noqa: ANN401 - JSON
-    ran = gangline(*words, "--json")
-    assert ran.code == 0, ran.err
-    return json.loads(ran.out)
 
 
 def submitted(gangline: Gangline, *words: object) -> str:
