@@ -4,7 +4,6 @@ import json
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -13,7 +12,7 @@ from gangline.cli.policy_file import read_policy
 from gangline.cli.policy_text import changes, policy_text
 from gangline.events.policy import RULES, Policy, Queue, Quota
 from gangline.events.types import HOUR_US
-from tests.cli.invoke import Gangline
+from tests.cli.invoke import Gangline, document
 from tests.cli.running import Up, until, up
 
 TREE = (
@@ -73,12 +72,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 def governed(gangline: Gangline, cluster: Up, monkeypatch: pytest.MonkeyPatch) -> Gangline:
     monkeypatch.setenv("GANGLINE_HOME", str(cluster.home))
     return gangline
-
-
-def document(gangline: Gangline, *words: object) -> Any:  # noqa: ANN401 - JSON
-    ran = gangline(*words, "--json")
-    assert ran.code == 0, ran.err
-    return json.loads(ran.out)
 
 
 @pytest.mark.slow

@@ -2,12 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.agents.notifier.receiver import Receiver
-from tests.cli.invoke import Gangline
+from tests.cli.invoke import Gangline, document
 from tests.cli.running import until, up
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cluster")]
@@ -54,12 +53,6 @@ while not (resumed and os.path.exists(sys.argv[1])):
         sys.exit(0)
 print("ended at", step, "with", state["weight"].item(), flush=True)
 """
-
-
-def document(gangline: Gangline, *words: object) -> Any:  # noqa: ANN401 - JSON
-    ran = gangline(*words, "--json")
-    assert ran.code == 0, ran.err
-    return json.loads(ran.out)
 
 
 def submitted(gangline: Gangline, *words: object) -> str:
