@@ -47,16 +47,17 @@ def _disk(_has: Inventory, folder: Path, faults: list[str], seen: list[str]) -> 
     data = os.urandom(TRIED_BYTES)
     try:
         free_bytes = shutil.disk_usage(folder).free
-        with path.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        read = path.read_bytes()
+        try:
+            with path.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            read = path.read_bytes()
+        finally:
+            path.unlink(missing_ok=True)
     except OSError as error:
         faults.append(f"the disk of {folder} cannot be written and read ({error.strerror})")
         return
-    finally:
-        path.unlink(missing_ok=True)
     if read != data:
         faults.append(f"the disk of {folder} gives back other bytes than were written")
     elif free_bytes < LEAST_FREE_BYTES:

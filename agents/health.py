@@ -5,10 +5,6 @@ the errors that the GPU driver tells of as they come (XIDs).
 """
 
 import logging
-import os
-import signal
-import subprocess
-import tempfile
 import time
 from pathlib import Path
 
@@ -16,6 +12,7 @@ from gangline.agents import check
 from gangline.agents.facts import Facts
 from gangline.agents.inventory import Inventory
 from gangline.agents.outbox import Outbox
+from gangline.agents.programs import run_program
 from gangline.agents.xids import XidWatch
 
 EVERY_S = 60.0
@@ -54,7 +51,7 @@ class HealthWatch:
     def look(self) -> None:
         """Examine the node, and report what is broken."""
         faults, _ = check.node_faults(self._inventory, self._folder)
-        if self._program is not None and (said := run_program(self._program)) is not None:
+        if self._program is not None and (said := fault_by(self._program)) is not None:
             faults.append(said)
         self._in_row = self._in_row + 1 if faults else 0
         broken = self._xids.broken()
@@ -77,22 +74,13 @@ class HealthWatch:
         self._xids.close()
 
 
-def run_program(program: Path) -> str | None:
+def fault_by(program: Path) -> str | None:
     """Return what the operator's program finds wrong: None if it exits with 0."""
-    # Into a file, for what hangs may have left a child behind that holds a pipe open.
-    with tempfile.TemporaryFile() as said:
-        try:
-            running = subprocess.Popen(
-                [program], stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
-            )
-        except OSError as error:
-            return f"{program} cannot be run ({error.strerror})"
-        try:
-            code = running.wait(PROGRAM_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(running.pid, signal.SIGKILL)
-            running.wait()
-            return f"{program} did not end within {PROGRAM_S:g} s"
-        said.seek(0)
-        text = " ".join(said.read(MAX_SAID_BYTES).decode(errors="replace").split())[:SHOWN_CHARACTERS]
-    return f"{program.name}: {text or f'exit code {code}'}" if code else None
+    try:
+        ended = run_program([program], timeout_s=PROGRAM_S, said_bytes=MAX_SAID_BYTES)
+    except OSError as error:
+        return f"{program} cannot be run ({error.strerror})"
+    if ended.code is None:
+        return f"{program} did not end within {PROGRAM_S:g} s"
+    text = " ".join(ended.said.split())[:SHOWN_CHARACTERS]
+    return f"{program.name}: {text or f'exit code {ended.code}'}" if ended.code else None

@@ -1,15 +1,12 @@
 """Gives one message to its target: a POST of JSON, or a program with the JSON on its standard input."""
 
-import contextlib
 import os
-import signal
-import subprocess
-import tempfile
 
 import urllib3
 from urllib3.exceptions import HTTPError
 
 from gangline.agents.notifier.routes import Target
+from gangline.agents.programs import run_program
 
 EVENT_HEADER = "X-Gangline-Event-Id"
 """The event's id, the same each time it is sent; also sent as Idempotency-Key, which several receivers know."""
@@ -78,27 +75,17 @@ def _post(target: Target, event_id: str, body: bytes) -> None:
 
 def _run(target: Target, event_id: str, body: bytes) -> None:
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    # Into a file, for a program may leave a child behind that holds its output open.
-    with tempfile.TemporaryFile() as said:
-        try:
-            running = subprocess.Popen(
-                target.command,
-                stdin=subprocess.PIPE,
-                stdout=said,
-                stderr=said,
-                env={**environment, EVENT_VARIABLE: event_id},
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise Undelivered(f"{target.command[0]} cannot be started: {error.strerror}", of_target=True) from error
-        try:
-            running.communicate(body, timeout=target.timeout_s)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(running.pid, signal.SIGKILL)
-            running.communicate()
-            raise Undelivered(f"it does not end within {target.timeout_s:g} s, and is killed", of_target=True) from None
-        if running.returncode:
-            said.seek(0)
-            text = said.read(SHOWN_BYTES).decode(errors="replace").strip()
-            raise Undelivered(f"it exits with {running.returncode}: {text or '(it said nothing)'}", of_target=False)
+    try:
+        ended = run_program(
+            target.command,
+            timeout_s=target.timeout_s,
+            said_bytes=SHOWN_BYTES,
+            given=body,
+            environment={**environment, EVENT_VARIABLE: event_id},
+        )
+    except OSError as error:
+        raise Undelivered(f"{target.command[0]} cannot be started: {error.strerror}", of_target=True) from error
+    if ended.code is None:
+        raise Undelivered(f"it does not end within {target.timeout_s:g} s, and is killed", of_target=True)
+    if ended.code:
+        raise Undelivered(f"it exits with {ended.code}: {ended.said or '(it said nothing)'}", of_target=False)

@@ -112,7 +112,7 @@ def test_a_check_that_hangs_with_a_child_that_holds_its_output_is_a_fault(
 ) -> None:
     monkeypatch.setattr(health, "PROGRAM_S", 0.3)
     path = Path(program(tmp_path, "sleep 600 & echo looking; sleep 600"))
-    assert health.run_program(path) == f"{path} did not end within 0.3 s"
+    assert health.fault_by(path) == f"{path} did not end within 0.3 s"
 
 
 @pytest.mark.parametrize(("full", "released"), [(500_000, 600_000), (1_000_001, 0), (0, -1)])
@@ -143,3 +143,11 @@ def test_an_error_that_means_broken_hardware_is_told_and_a_program_s_own_is_not(
     assert list(watch.broken()) == [0]
     assert "XID 79, it has fallen off the bus" in watch.broken()[0]
     watch.close()
+
+
+def test_a_program_of_which_the_output_cannot_be_kept_did_not_hide_that_the_node_is_sick(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    path = Path(program(tmp_path, "exit 0"))
+    assert health.fault_by(path) == f"{path} cannot be run (No such file or directory)"
