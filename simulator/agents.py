@@ -8,8 +8,6 @@ from gangline.events.control import (
     NodeLost,
     NodeRecovered,
     NodeRegistered,
-    RanksExited,
-    RanksStarted,
     UncordonNode,
 )
 from gangline.events.decisions import AttemptStopOrdered, GangBound, PreemptionOrdered
@@ -95,7 +93,7 @@ class Agents:
     def _repair(self, node_id: str) -> None:
         self.register(self.nodes[node_id])
         for job_id, attempt in self._stranded.pop(node_id):
-            self._exited(job_id, attempt, node_id, ())
+            self._driver.ranks_exited(job_id, attempt, node_id, ())
         self._driver.append(
             NodeRecovered(meta=self._driver.meta("detector"), node_id=node_id, boot_id=f"boot-{self._boots[node_id]}")
         )
@@ -113,19 +111,10 @@ class Agents:
         self.running[job.job_id] = job
         job.run = run = Run(job.work, decision, self._timeline.now_us, failure)
         job.starts(self._timeline.now_us)
-        driver = self._driver
         for node_id in run.shares_left:
             if not self.launches(node_id):
                 continue
-            driver.append(
-                RanksStarted(
-                    meta=driver.meta(f"agent:{node_id}"),
-                    job_id=decision.job_id,
-                    attempt=decision.attempt,
-                    node_id=node_id,
-                    run_dir="/run",
-                )
-            )
+            self._driver.ranks_started(decision.job_id, decision.attempt, node_id)
         for observer in self._observers:
             observer.bound(self._timeline.now_us, job, run)
         self._schedule(job, run)
@@ -170,7 +159,7 @@ class Agents:
             return
         self._failed(job, run)
         run.shares_left.remove(share.node_id)
-        self._exited(job.job_id, run.bound.attempt, share.node_id, (RankExit(rank=rank, exit_code=code),))
+        self._driver.ranks_exited(job.job_id, run.bound.attempt, share.node_id, (RankExit(rank=rank, exit_code=code),))
         self._left(job, run, share.node_id)
 
     def _failed(self, job: VirtualJob, run: Run) -> None:
@@ -233,22 +222,8 @@ class Agents:
                 exits[share.node_id] += [RankExit(rank=rank, exit_code=code) for rank in share.ranks]
         for node_id, ended in exits.items():
             run.shares_left.remove(node_id)
-            self._exited(job.job_id, run.bound.attempt, node_id, tuple(ended))
+            self._driver.ranks_exited(job.job_id, run.bound.attempt, node_id, tuple(ended))
             self._left(job, run, node_id)
-
-    def _exited(
-        self, job_id: str, attempt: int, node_id: str, exits: tuple[RankExit, ...], *, gone: bool = True
-    ) -> None:
-        self._driver.append(
-            RanksExited(
-                meta=self._driver.meta(f"agent:{node_id}"),
-                job_id=job_id,
-                attempt=attempt,
-                node_id=node_id,
-                exits=exits,
-                gone=gone,
-            )
-        )
 
     def _left(self, job: VirtualJob, run: Run, node_id: str) -> None:
         for observer in self._observers:

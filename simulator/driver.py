@@ -9,11 +9,11 @@ from typing import Self
 from msgspec.structs import replace
 
 from gangline.events import codec, ids
-from gangline.events.control import ClockTicked, LogCreated, TickerTookOver
+from gangline.events.control import ClockTicked, LogCreated, RanksExited, RanksStarted, TickerTookOver
 from gangline.events.decisions import RoundDecided, TermOpened
 from gangline.events.identity import FORMAT
 from gangline.events.log import CONTROL, DECISIONS, Entry, Log
-from gangline.events.types import Decision, Event, Meta
+from gangline.events.types import Decision, Event, Meta, RankExit
 from gangline.scheduler.canonical import digest, to_bytes
 from gangline.scheduler.code_store import code_digest
 from gangline.scheduler.decide import decide, next_due_us
@@ -82,6 +82,18 @@ class Driver:
         self.events += 1
         if self._log is not None:
             self._unwritten.append(Entry(event.meta.actor.encode(), codec.encode(event)))
+
+    def ranks_started(self, job_id: str, attempt: int, node_id: str) -> None:
+        """Append what a node's agent says when it has started its ranks of a gang."""
+        meta = self.meta(f"agent:{node_id}")
+        self.append(RanksStarted(meta=meta, job_id=job_id, attempt=attempt, node_id=node_id, run_dir="/run"))
+
+    def ranks_exited(
+        self, job_id: str, attempt: int, node_id: str, exits: tuple[RankExit, ...], *, gone: bool = True
+    ) -> None:
+        """Append what a node's agent says when ranks have exited; `gone` if these were the last there."""
+        meta = self.meta(f"agent:{node_id}")
+        self.append(RanksExited(meta=meta, job_id=job_id, attempt=attempt, node_id=node_id, exits=exits, gone=gone))
 
     def tick(self, at_us: int) -> tuple[Decision, ...]:
         """Append the tick of this time and decide its round; more ticks follow while something is due at once.

@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from typing import Literal
 
 from gangline.events import ids
-from gangline.events.control import RanksExited, RanksStarted, SubmitJob
+from gangline.events.control import SubmitJob
 from gangline.events.decisions import (
     AttemptStopOrdered,
     GangBound,
@@ -212,15 +212,7 @@ class _Future:
 
     def _start(self, job: Job, bound: GangBound) -> None:
         for node_id in dict.fromkeys(share.node_id for share in bound.shares):
-            self._driver.append(
-                RanksStarted(
-                    meta=self._driver.meta(f"agent:{node_id}"),
-                    job_id=job.job_id,
-                    attempt=bound.attempt,
-                    node_id=node_id,
-                    run_dir="/run",
-                )
-            )
+            self._driver.ranks_started(job.job_id, bound.attempt, node_id)
         if job.job_id not in self._left_us:
             self._left_us[job.job_id] = self._expected_us(job)
             self._bases[job.job_id] = self._basis(job, 0)
@@ -266,16 +258,7 @@ class _Future:
                 if share.node_id == node_id
                 for rank in share.ranks
             )
-            self._driver.append(
-                RanksExited(
-                    meta=self._driver.meta(f"agent:{node_id}"),
-                    job_id=job_id,
-                    attempt=attempt,
-                    node_id=node_id,
-                    exits=exits,
-                    gone=True,
-                )
-            )
+            self._driver.ranks_exited(job_id, attempt, node_id, exits)
         self._ended[job_id] = nodes
 
     def _rests(self) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ class ScenarioAgents(Agents):
         if code:
             run.fail(self._timeline.now_us)
         exits = (RankExit(rank=rank, exit_code=code),)
-        self._exited(job.job_id, run.bound.attempt, share.node_id, exits, gone=False)
+        self._driver.ranks_exited(job.job_id, run.bound.attempt, share.node_id, exits, gone=False)
 
     def exit_all(self, job: VirtualJob, code: int) -> None:
         """Let every rank of a running job end."""
