@@ -74,10 +74,10 @@ def _time_us(at: str) -> int:
     except ValueError:
         pass
     try:
-        moment = dt.datetime.fromisoformat(at)
-    except ValueError as error:
+        # Years that no clock shows have no time in every zone.
+        return round(dt.datetime.fromisoformat(at).astimezone().timestamp() * MICRO)
+    except (ValueError, OverflowError, OSError) as error:
         raise UsageError(
             f"--at {at}: write an index, a time such as 2026-11-30T07:00 (local, or with its zone), or 10m for 10 "
             "minutes ago"
         ) from error
-    return round(moment.astimezone().timestamp() * MICRO)

@@ -112,6 +112,7 @@ REFUSED: dict[str, tuple[list[object], int, str]] = {
     "a job before its time": (["why", "job-aaaaaaaaaaaa", "--at", 3], 3, "was admitted by index 3"),
     "a time before all": (["why", "job-aaaaaaaaaaaa", "--at", "2001-01-01"], 3, "nothing was decided by then"),
     "no time": (["why", "job-aaaaaaaaaaaa", "--at", "noon"], 2, "write an index, a time such as"),
+    "a year that is none everywhere": (["why", "job-aaaaaaaaaaaa", "--at", "0001-01-01"], 2, "write an index, a time"),
     "an unknown node": (["why-not", "job-aaaaaaaaaaaa", "nowhere"], 3, "there is no node 'nowhere'"),
     "a job that no node knows": (["why-not", "job-aaaaaaaaaaaa", node_id()], 3, "no job 'job-aaaaaaaaaaaa'"),
 }
