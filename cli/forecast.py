@@ -12,8 +12,6 @@ from gangline.schemas.errors import UsageError
 if TYPE_CHECKING:
     from gangline.simulator.forecast import Forecast
 
-OWN = ("context", "spec", "json", "home", "log")
-"""Options that say nothing of the job."""
 HORIZON = "7d"
 
 HorizonOption = Annotated[str, typer.Option(help="How far ahead to look, as in 12h.")]
@@ -39,7 +37,7 @@ def forecast(**options: Any) -> None:  # noqa: ANN401 - the options of `submit`,
     if options["spec"] is None:
         # What it runs makes no difference to when it would.
         context.meta.setdefault(COMMAND, ["true"])
-    asked = asked_of(context, options["spec"], {key: value for key, value in options.items() if key not in OWN})
+    asked = asked_of(context, options["spec"], options)
     horizon_us = _horizon_us(options["horizon"])
     with moment(Place(options["home"], log=options["log"]), None) as now, _Progress(horizon_us) as progress:
         found = forecast_of(

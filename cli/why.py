@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gangline.cli.job import JOB_ID_CHARACTERS, JobArgument, look_up
 from gangline.cli.moments import AtOption, Moment, moment
 from gangline.cli.place import HomeOption, JsonOption, LogOption, Place, SqlOption
 from gangline.schemas.errors import NotFound
@@ -23,7 +24,7 @@ def register(app: typer.Typer) -> None:
 
 def why(
     *,
-    job: Annotated[str, typer.Argument(metavar="JOB", help="Its id, or the beginning of it.")],
+    job: JobArgument,
     at: AtOption = None,
     json: JsonOption = False,
     home: HomeOption = None,
@@ -110,7 +111,7 @@ def explained(place: Place, job_id: str) -> str | None:
 
 def why_not(
     *,
-    job: Annotated[str, typer.Argument(metavar="JOB", help="Its id, or the beginning of it.")],
+    job: JobArgument,
     node: Annotated[str, typer.Argument(metavar="NODE", help="Its name, as `gangline nodes` shows it.")],
     at: AtOption = None,
     json: JsonOption = False,
@@ -154,8 +155,6 @@ def why_not(
 
 def _whole_id(place: Place, job: str) -> str:
     """Return the id of a job that begins so; a whole one needs no tables."""
-    from gangline.cli.job import JOB_ID_CHARACTERS, look_up
-
     if len(job) >= JOB_ID_CHARACTERS:
         return job
     return str(look_up(place, job)["job_id"])

@@ -25,8 +25,7 @@ class NodeReasons:
         self._widest = question.widest()
         self._held = _holds_by_node(question)
         self._reserved = _reserved_by_node(question)
-        spares = None if question.job.recovering else spare_nodes(question.policy, question.views)
-        self._spares = spares
+        self._spares = None if question.job.recovering else spare_nodes(question.policy, question.views)
         self._barred_types = _barred_types(question)
         self._free = "could hold a part of it" if is_gang(question.spec, self._widest) else "could hold it"
 

@@ -28,14 +28,14 @@ def change_of_barred(state: State, job: Job, rule: str) -> Change:
     if rule == "held":
         return Change(kind="user", text=f"`gangline job release {job.job_id}`", subjects=(job.job_id,))
     if rule == "after":
-        return _ends(state, waits_for(state, job), "when {} {}")
+        return _ends(state, waits_for(state, job))
     if rule == "array":
         running = [
             one
             for one in sorted(state.jobs)
             if state.jobs[one].array_id == job.array_id and state.jobs[one].attempt is not None
         ]
-        return _ends(state, running, "when one of {} {}")
+        return _ends(state, running, one_is_enough=True)
     if rule == "storage":
         return Change(kind="wait", text="when the store has room again, and its agent has said so")
     if rule == "upload":
@@ -73,21 +73,18 @@ def change_of(question: Question) -> Change | None:
     )
 
 
-def _ends(state: State, job_ids: Sequence[str], text: str) -> Change:
+def _ends(state: State, job_ids: Sequence[str], *, one_is_enough: bool = False) -> Change:
     """Return when jobs are expected to end, as far as that is known."""
     ends = {}
     for job_id in job_ids:
         job = state.jobs.get(job_id)
         if job is not None and job.attempt is not None:
             ends[job_id] = max(attempt_end_us(state, job, job.attempt) - state.now_us, 0)
-    said = text.format(named(job_ids), "ends" if len(job_ids) == 1 else "end")
+    said = f"when {'one of ' * one_is_enough}{named(job_ids)} {'ends' if len(job_ids) == 1 else 'end'}"
     if len(ends) < len(job_ids) or not ends:
         return Change(kind="wait", text=said, subjects=tuple(job_ids))
-    left_us = (
-        min(left for _, left in sorted(ends.items()))
-        if "one of" in text
-        else max(left for _, left in sorted(ends.items()))
-    )
+    lefts_us = sorted(left_us for _, left_us in sorted(ends.items()))
+    left_us = lefts_us[0] if one_is_enough else lefts_us[-1]
     return Change(
         kind="end", text=f"{said}, {expected(state, job_ids, left_us)}", in_us=left_us, subjects=tuple(job_ids)
     )

@@ -21,11 +21,12 @@ from gangline.events.types import Decision, Share
 from gangline.scheduler.explanation.nodes import NodeReasons
 from gangline.scheduler.explanation.question import Question
 from gangline.scheduler.explanation.running import WHY
+from gangline.scheduler.explanation.waits import before
 from gangline.scheduler.explanation.words import count, named, span
 from gangline.scheduler.quota import gpus
 from gangline.scheduler.shapes import is_gang
 from gangline.scheduler.state import State
-from gangline.scheduler.turns import is_within, turn_of_job
+from gangline.scheduler.turns import is_within
 from gangline.scheduler.views import Views
 from gangline.scheduler.views.uses import quota_is_on
 
@@ -113,8 +114,8 @@ def _turn(question: Question) -> str:
     path = job.spec.queue
     if job.recovering and "recovering_first" in policy.rules:
         return "recovering jobs come before all others"
-    before = _before(state, views, question)
-    line = f"{count(before, 'pending job')} had an earlier turn" if before else "it was first of all that were pending"
+    _, number = before(question)
+    line = f"{count(number, 'pending job')} had an earlier turn" if number else "it was first of all that were pending"
     if not quota_is_on(policy) or not question.shape.milli:
         return line
     uses = views.uses
@@ -129,16 +130,6 @@ def _turn(question: Question) -> str:
     return f"{line}; queue '{path}', which used {gpus(used)} of {gpus(has)} GPUs guaranteed{what} {stands}"
 
 
-def _before(state: State, views: Views, question: Question) -> int:
-    turn = turn_of_job(state, question.policy, views, question.job)
-    others = [state.jobs[other] for other in sorted(state.pending) if other != question.job.job_id]
-    return sum(
-        turn_of_job(state, question.policy, views, other) < turn
-        for other in others
-        if not other.held and not other.barriers
-    )
-
-
 def _place(question: Question, bound: GangBound) -> list[str]:
     state, job = question.state, question.job
     room = state.room.get(job.job_id)
@@ -147,7 +138,7 @@ def _place(question: Question, bound: GangBound) -> list[str]:
     reasons = NodeReasons(question)
     could = [node for node in question.fleet if not reasons.of(node)]
     nodes = [state.nodes[node_id] for node_id in dict.fromkeys(share.node_id for share in bound.shares)]
-    if _is_gang(question):
+    if is_gang(question.spec, question.widest()):
         pods = list(dict.fromkeys(node.pod for node in nodes))
         could_hold = f"{count(len(could), 'node')} could hold a part of it"
         rule = "whole nodes come from the fullest pod that holds them, else from the fewest pods"
@@ -158,7 +149,3 @@ def _place(question: Question, bound: GangBound) -> list[str]:
         return [f"{node.node_id} was the only node that could hold it: {free}"]
     others = f"of {count(len(could), 'node')} that could hold it"
     return [f"{others}, {node.node_id} loses the least by it for the jobs to come: {free}"]
-
-
-def _is_gang(question: Question) -> bool:
-    return is_gang(question.spec, question.widest())

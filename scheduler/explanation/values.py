@@ -23,7 +23,7 @@ class Change(Value, frozen=True, kw_only=True):
     """The nearest thing that would let a job start."""
 
     kind: str
-    """`start`, `evict`, `end`, `uncordon`, `quota`, `user`, `submit` or `wait`."""
+    """`start`, `evict`, `end`, `uncordon`, `quota`, `user` or `wait`."""
     text: str
     in_us: int | None = None
     """Expected core time until then; None where it depends on people."""
