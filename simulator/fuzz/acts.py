@@ -29,12 +29,12 @@ from gangline.events.control import (
     UncordonNode,
 )
 from gangline.events.ids import derived, job_id
-from gangline.events.types import Event, JobSpec, Meta, RankExit
+from gangline.events.types import SECOND_US, Event, JobSpec, Meta, RankExit
 from gangline.simulator.fuzz import plan as cases
 from gangline.simulator.fuzz.checked import Checked
 from gangline.simulator.fuzz.machines import Machines
 from gangline.simulator.fuzz.mail import Mail
-from gangline.simulator.fuzz.running import SECOND_US, Clock
+from gangline.simulator.fuzz.running import Clock
 
 LOG_ID = "fuzz"
 START_US = 1_750_000_000 * SECOND_US

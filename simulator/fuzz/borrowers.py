@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from gangline.events.policy import Policy
+from gangline.events.types import SECOND_US, WHOLE_MILLI
 from gangline.simulator.fuzz.brute_force import Free, free_nodes, is_small
 from gangline.simulator.fuzz.ledger import Ledger
 from gangline.simulator.fuzz.quota_invariants import milli_asked
@@ -10,10 +11,8 @@ from gangline.simulator.fuzz.records import JobRecord, milli_of
 from gangline.simulator.fuzz.scene import Scene
 from gangline.simulator.fuzz.tree import Uses, above, guarantee_of, level_between, quota_of, types_of, uses
 
-SECOND_US = 1_000_000
 COUNT_BITS = 5
 """Below the lost work a cost counts jobs, so that of equals the fewest go."""
-WHOLE_MILLI = 1000
 
 
 def may_start(scene: Scene, job_id: str) -> bool:

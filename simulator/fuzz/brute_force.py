@@ -9,10 +9,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from gangline.events.types import JobSpec
+from gangline.events.types import WHOLE_MILLI, JobSpec
 from gangline.simulator.fuzz.ledger import Ledger
-
-WHOLE_MILLI = 1000
 
 
 class Free(NamedTuple):

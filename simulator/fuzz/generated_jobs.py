@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from gangline.events.policy import Queue
-from gangline.events.types import Elastic, JobSpec, Role, Topology
+from gangline.events.types import SECOND_US, WHOLE_MILLI, Elastic, JobSpec, Role, Topology
 from gangline.simulator.fuzz.dice import Dice
 from gangline.simulator.fuzz.generated_policies import leaves
 from gangline.simulator.fuzz.plan import (
@@ -21,8 +21,6 @@ from gangline.simulator.fuzz.plan import (
     Submit,
 )
 
-SECOND_US = 1_000_000
-WHOLE_MILLI = 1000
 REQUIRED: tuple[Topology, ...] = ("none", "none", "none", "none", "none", "none", "node", "pod")
 PREFERRED: tuple[Topology, ...] = ("none", "none", "none", "pod")
 KINDS = ("plain",) * 14 + ("elastic", "elastic", "array", "interactive", "roles", "roles")

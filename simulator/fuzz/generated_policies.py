@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from gangline.events.policy import RULES, Policy, Queue, Quota
+from gangline.events.types import SECOND_US
 from gangline.simulator.fuzz.dice import Dice, keyed
-
-SECOND_US = 1_000_000
 
 
 def queues(dice: Dice, types: Sequence[str], gpus: int) -> tuple[Queue, ...]:

@@ -15,14 +15,13 @@ from gangline.events.decisions import (
     PreemptionOrdered,
     RoomHeld,
 )
-from gangline.events.types import Decision
+from gangline.events.types import WHOLE_MILLI, Decision
 from gangline.scheduler.explain import explain
 from gangline.scheduler.usage import used
 from gangline.simulator.fuzz.kept_views import differences
 from gangline.simulator.fuzz.ledger import Ledger
 from gangline.simulator.fuzz.scene import Scene
 
-WHOLE_MILLI = 1000
 USAGE_TOLERANCE = 1e-6
 """The core rounds down at every step; the ledger counts in floating point."""
 

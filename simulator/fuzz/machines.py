@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from gangline.events.control import NodeLost, NodeRecovered
-from gangline.events.types import Decision, Evidence
+from gangline.events.types import WHOLE_MILLI, Decision, Evidence
 from gangline.simulator.fuzz.dice import keyed
 from gangline.simulator.fuzz.mail import Mail
 from gangline.simulator.fuzz.node import Node
@@ -12,7 +12,6 @@ from gangline.simulator.fuzz.running import Clock
 
 DETECTED_AFTER_S = 3
 """How long a node is silent before the detector says that it is lost."""
-WHOLE_MILLI = 1000
 
 
 class Machines:

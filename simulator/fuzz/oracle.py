@@ -16,7 +16,6 @@ from gangline.simulator.fuzz.scene import Scene
 
 MOST_GPUS = 16
 """Of a cluster on which every set of nodes and of victims is tried."""
-WHOLE_MILLI = 1000
 PATIENCE = 2
 """Times that room may be made without a claimant within guarantee getting any, where there are searches for all."""
 

@@ -17,7 +17,7 @@ from gangline.events.control import LogCreated
 from gangline.events.identity import FORMAT
 from gangline.events.log import CONTROL, DECISIONS, Entry, Log
 from gangline.events.open_log import open_log
-from gangline.events.types import Meta
+from gangline.events.types import SECOND_US, Meta
 from gangline.scheduler.decide import next_due_us
 from gangline.scheduler.loop import Loop
 from gangline.scheduler.snapshot_store import SnapshotStore
@@ -26,7 +26,6 @@ from gangline.simulator.fuzz.dice import keyed
 from gangline.simulator.fuzz.generator import generate
 from gangline.simulator.fuzz.mirror import ANSWERS_S, KEY, Mirror
 from gangline.simulator.fuzz.plan import Plan
-from gangline.simulator.fuzz.running import SECOND_US
 from gangline.simulator.fuzz.scene import Violation
 from gangline.simulator.fuzz.world import FuzzWorld, Ran, run_world
 

@@ -5,11 +5,10 @@ from typing import NamedTuple, Protocol
 
 from gangline.events.decisions import GangBound
 from gangline.events.ids import derived
-from gangline.events.types import Decision, Meta, Share
+from gangline.events.types import SECOND_US, Decision, Meta, Share
 from gangline.simulator.fuzz.mail import Mail
 from gangline.simulator.fuzz.plan import LASTS, Conduct, Noise
 
-SECOND_US = 1_000_000
 SIGTERM, SIGKILL = 15, 9
 
 

@@ -9,11 +9,9 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from gangline.events.policy import Policy, Quota
-from gangline.events.types import Share
+from gangline.events.types import WHOLE_MILLI, Share
 from gangline.simulator.fuzz.ledger import Ledger
 from gangline.simulator.fuzz.records import JobRecord, milli_of
-
-WHOLE_MILLI = 1000
 
 
 class Uses(NamedTuple):

@@ -12,7 +12,7 @@ from gangline.events.control import (
     TickerTookOver,
 )
 from gangline.events.identity import FORMAT
-from gangline.events.types import Decision
+from gangline.events.types import SECOND_US, Decision
 from gangline.scheduler.decide import next_due_us
 from gangline.simulator.fuzz.acts import LOG_ID, START_US, Acts
 from gangline.simulator.fuzz.checked import Checked, decided_anew
@@ -20,7 +20,7 @@ from gangline.simulator.fuzz.dice import keyed
 from gangline.simulator.fuzz.machines import Machines
 from gangline.simulator.fuzz.mail import Mail
 from gangline.simulator.fuzz.plan import Plan
-from gangline.simulator.fuzz.running import SECOND_US, Clock
+from gangline.simulator.fuzz.running import Clock
 from gangline.simulator.fuzz.scene import Violation
 
 TICKER = "ticker"
