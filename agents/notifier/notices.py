@@ -122,7 +122,7 @@ class Ledger:
     def _told(
         self, decision: AttemptPreempted | JobRequeued | JobEnded, known: Known, segment: Segment, ordinal: int
     ) -> list[tuple[Notice, Known]]:
-        job_id, told, nodes = decision.job_id, known, known.nodes
+        job_id = decision.job_id
         array = self._array_of(job_id)
         kind: Kind = "ended"
         outcome: str | None = None
@@ -147,15 +147,15 @@ class Ledger:
             ordinal,
             kind=kind,
             job_id=job_id,
-            known=told,
+            known=known,
             attempt=known.attempt,
             outcome=outcome,
             reason=reason,
             cause=decision.cause,
-            nodes=nodes,
+            nodes=known.nodes,
             what=what,
         )
-        return [(notice, told)]
+        return [(notice, known)]
 
     def _task_ended(
         self, decision: JobEnded, array: tuple[str, Known], segment: Segment, ordinal: int

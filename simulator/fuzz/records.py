@@ -23,7 +23,6 @@ class JobRecord:
     def __init__(self, spec: JobSpec, index: int, at_us: int) -> None:
         self.spec = spec
         self.submitted = index
-        self.admitted_us = at_us
         self.priority = spec.priority
         self.attempts = 0
         self.live: decisions.GangBound | None = None
