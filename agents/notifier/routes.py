@@ -115,7 +115,7 @@ def read_routes(path: Path, *, needed: bool) -> Routes:
         text = path.read_text("utf-8")
     except FileNotFoundError:
         if needed:
-            raise NotFound(f"there is no file {path}: name a file of routes, or leave --routes out") from None
+            raise NotFound(f"there is no file {path}: make it, or name another with --routes") from None
         return Routes()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read ({error}): name a file of routes in UTF-8") from error
