@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import deque
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 import msgspec
@@ -9,13 +10,16 @@ import msgspec
 from gangline.agents.notifier.delivery import Undelivered, deliver
 from gangline.agents.notifier.notices import Ledger
 from gangline.agents.notifier.routes import Routes
-from gangline.agents.notifier.store import Message, Stand, Store
+from gangline.agents.notifier.store import MAX_WAITING, Message, Stand, Store
 from gangline.events.history import HistoryReader, Segment
 from gangline.events.log import START, Log, LogReplaced
 from gangline.events.terms import NO_TERM
 
 BATCH_SEGMENTS = 64
 """Rounds in one transaction."""
+
+MAX_PAST = MAX_WAITING
+"""Messages about what was before the first start, which are kept in memory until they are stored all at once."""
 
 MAX_SENDING = 16
 """Deliveries at a time, each to another target. One that hangs is given up after its time."""
@@ -69,14 +73,18 @@ class Notifier:
 
     def _take_in_past(self, first_index: int | None) -> None:
         """Learn which jobs live, and tell nothing of what was before the notifier; in one transaction, or none."""
-        messages: list[tuple[str, str, bytes]] = []
+        messages: deque[tuple[str, str, bytes]] = deque(maxlen=MAX_PAST)
+        told_in_all = 0
         for segment in self._reader.read_to_end():
             told = self._messages(segment)
             if first_index is not None and segment.round.tick_index >= first_index:
                 messages += told
+                told_in_all += len(told)
             self._stand = self._behind(segment)
         self._store.advance(self._stand, self._ledger.changed, messages, time.time())
         self._ledger.changed.clear()
+        if told_in_all > len(messages):
+            _log.error("the oldest %d messages are given up: they were too many", told_in_all - len(messages))
         begins = self._stand.control.index if first_index is None else first_index
         _log.warning(
             "tells what happens from record %d of the log on, of %d jobs so far", begins, len(self._ledger.jobs)

@@ -3,12 +3,17 @@
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gangline.agents.notifier import notifier as notifier_module
+from gangline.agents.notifier.notifier import Notifier
+from gangline.agents.notifier.routes import Routes
+from gangline.agents.notifier.store import Store
 from gangline.events.decisions import AttemptEnded, AttemptPreempted, JobAdmitted, JobEnded, JobRejected, JobRequeued
 from gangline.events.open_log import open_log
 from gangline.events.types import Outcome
@@ -128,6 +133,20 @@ def test_its_first_start_tells_from_where_it_is_told_to(story: Story, hook: Rece
         hook.wait(6)
         assert notifier.begun().end() == 0
     assert (hook.kinds("old"), hook.kinds("new")) == ([], LIFE)
+
+
+def test_of_a_long_past_the_newest_messages_are_kept_and_the_rest_is_told_to_be_given_up(
+    story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(notifier_module, "MAX_PAST", 4)
+    story.life("http://127.0.0.1:9/hook")
+    store = Store(tmp_path / "notifier.sqlite")
+    notifier = Notifier(open_log(story.url), store, Routes(), first_index=0)
+    (first,) = store.due(time.time() + 1, (), 10)
+    assert (store.waiting(), json.loads(first.body)["kind"]) == (4, LIFE[2])
+    assert "the oldest 2 messages are given up" in caplog.text
+    notifier.close()
+    store.close()
 
 
 def test_a_kill_between_sending_and_committing_sends_again_with_the_same_id(
