@@ -160,7 +160,8 @@ def test_a_part_that_dies_is_started_again(cluster: Up, gangline: Gangline) -> N
     from tests.cli.running import kill, until
 
     before = cluster.children()
-    assert set(before) == {"gangline.scheduler", "gangline.projections", "gangline.agents"}
+    parts = {"gangline.scheduler", "gangline.projections", "gangline.agents", "gangline.agents.notifier"}
+    assert set(before) == parts
     for pid in before.values():
         kill(pid)
     until(
