@@ -35,7 +35,7 @@ from gangline.events.log import (
 from tests.events.log_worker import WORK, value, writer_and_number
 
 ROOT = Path(__file__).parents[2]
-WAIT_S = 60.0
+WAIT_S = 30.0
 """How long a test waits for what must happen, before it says that it did not."""
 
 

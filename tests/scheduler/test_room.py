@@ -207,6 +207,18 @@ def test_what_evicted_is_not_evicted_back_for_the_same_reason() -> None:
     assert all_of(PreemptionOrdered, it.passes(4 * HOUR_S)) == []
 
 
+def test_who_was_evicted_often_enough_gives_way_only_to_a_guarantee() -> None:
+    it = world(2, queues=TEAMS, preemptions_max=0)
+    borrowers = [it.runs(gpus=8, queue="b"), it.runs(gpus=8, queue="b")]
+    it.passes(LONG_S)
+    it.submit(gpus=8, queue="b", priority=1)
+    assert all_of(PreemptionOrdered, it.passes(HOUR_S)) == []
+    guaranteed = it.submit(gpus=8, queue="a")
+    ordered = the(PreemptionOrdered, it.passes(360))
+    assert ordered.job_id in borrowers
+    assert (ordered.reason, ordered.claimant) == ("reclaim", guaranteed)
+
+
 def test_each_eviction_of_a_job_lengthens_the_time_before_its_next() -> None:
     it = world(shield_step_us=10_000 * SECOND_US)
     old = it.runs(gpus=8)
