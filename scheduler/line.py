@@ -41,6 +41,10 @@ class Line:
     def __init__(self, state: State, policy: Policy, views: Views, groups: Sequence[GroupKey]) -> None:
         self._groups = list(groups)
         self._policy = policy
+        self._state = state
+        self._views = views
+        self._stands = False
+        """Whether it is known how the queues stand; it is found out when two groups are compared first."""
         self._open: Flags = np.ones(len(groups), np.bool_)
         self._row = {group: row for row, group in enumerate(self._groups)}
         self._by_shape: dict[Shape, list[int]] = {}
@@ -52,19 +56,22 @@ class Line:
         self._heads: list[Entry] = [(0, 0, 0, "")] * len(groups)
         for group in self._groups:
             self.moved_up(state, views, group)
-        if policy.order == "fair":
-            tree = views.uses.tree
-            self._node = {path: index for index, path in enumerate(tree.paths)}
-            self._columns = self._made(views)
-            limits = [[tree.limits(path, one).guarantee_milli for one in tree.types] for path in tree.paths]
-            self._guarantee: Ints = np.array([*limits, [UNLIMITED_MILLI] * len(tree.types)], np.int64).reshape(
-                -1, len(tree.types)
-            )
-            self._use: Ints = np.zeros_like(self._guarantee)
-            self._share = [0] * len(tree.paths)
-            for path in tree.paths:
-                self._follow(state, views, path)
-            self._rank_shares(views)
+
+    def _find_out(self) -> None:
+        state, views = self._state, self._views
+        tree = views.uses.tree
+        self._node = {path: index for index, path in enumerate(tree.paths)}
+        self._columns = self._made(views)
+        limits = [[tree.limits(path, one).guarantee_milli for one in tree.types] for path in tree.paths]
+        self._guarantee: Ints = np.array([*limits, [UNLIMITED_MILLI] * len(tree.types)], np.int64).reshape(
+            -1, len(tree.types)
+        )
+        self._use: Ints = np.zeros_like(self._guarantee)
+        self._share = [0] * len(tree.paths)
+        for path in tree.paths:
+            self._follow(state, views, path)
+        self._rank_shares(views)
+        self._stands = True
 
     def pick(self) -> tuple[GroupKey, Entry] | None:
         """Return the group whose turn it is, and its first job; None if all are closed."""
@@ -72,6 +79,8 @@ class Line:
         if not rows.size:
             return None
         if rows.size > 1 and self._policy.order == "fair":
+            if not self._stands:
+                self._find_out()
             rows = self._fairest(rows)
         for place in range(3):
             if rows.size == 1:
@@ -90,8 +99,9 @@ class Line:
 
     def bound(self, state: State, views: Views, group: GroupKey) -> None:
         """Follow the binding of a group's first job."""
+        self._state = state
         self.moved_up(state, views, group)
-        if self._policy.order == "fair":
+        if self._stands:
             for path in views.uses.tree.prefixes(group.queue):
                 self._follow(state, views, path)
             self._rank_shares(views)

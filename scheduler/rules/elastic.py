@@ -45,6 +45,8 @@ def decide(round_: Round) -> None:
 def _in_turn(round_: Round, policy: Policy) -> list[str]:
     """Return those that may grow into what nobody else waits for, by what their queues have used of late."""
     state, views = round_.state, round_.views
+    if not views.running.any_grows(state):
+        return []
     runs = views.running.runs(state, policy)
     bench = Bench(policy, runs, -1)
     rows = np.flatnonzero(runs.preemptible & (runs.growth > 0) & bench.unshielded())

@@ -13,6 +13,8 @@ reason (about 220 bytes each), the rest need 20 bytes each, so even MAX_PER_ROUN
 
 def decide(round_: Round) -> None:
     """Quarantine every failed input."""
+    if not round_.state.failed_inputs:
+        return
     failed = sorted(round_.state.failed_inputs.items())
     if len(failed) > MAX_PER_ROUND:
         raise Halted(

@@ -46,6 +46,7 @@ _FIELDS = (
     "growth",
 )
 _NODE = _FIELDS.index("node")
+_GROWTH = _FIELDS.index("growth")
 _FIRST_SLOTS = 256
 
 
@@ -113,6 +114,8 @@ class RunningView:
         self._changed: dict[str, None] = {}
         """Jobs that are to be looked at before the next answer."""
         self._spare_slots: list[int] = []
+        self._growing = 0
+        """How many could grow."""
         self._table: Ints = np.zeros((len(_FIELDS), _FIRST_SLOTS), np.int64)
         """A row a field, so that what is computed over all attempts reads what lies together."""
         self._queues: dict[str, int] = {}
@@ -125,6 +128,7 @@ class RunningView:
         self._nodes = nodes
         self._order, self._job_ids, self._slots, self._spare_slots = [], [], [], []
         self._places, self._rows, self._queues, self._spans = {}, {}, {}, {}
+        self._growing = 0
         self._changed = dict.fromkeys(sorted(state.jobs))
 
     def follow(self, _state: State, what: str, key: str) -> None:
@@ -150,7 +154,7 @@ class RunningView:
 
     def _drop(self, job_id: str) -> None:
         place = self._places.pop(job_id)
-        del self._rows[job_id]
+        self._growing -= self._rows.pop(job_id)[_GROWTH] > 0
         at = bisect_left(self._order, place)
         del self._order[at]
         del self._job_ids[at]
@@ -169,6 +173,7 @@ class RunningView:
         self._slots.insert(at, slot)
         self._places[job.job_id] = place
         self._rows[job.job_id] = row
+        self._growing += row[_GROWTH] > 0
         if row[_NODE] == SEVERAL:
             self._spans[job.job_id] = self._span(attempt)
 
@@ -209,6 +214,11 @@ class RunningView:
             surplus=columns["surplus"],
             growth=columns["growth"],
         )
+
+    def any_grows(self, state: State) -> bool:
+        """Whether there is an attempt that could grow."""
+        self._catch_up(state)
+        return self._growing > 0
 
     def row_of(self, job_id: str) -> int | None:
         """Return the row of a job's attempt in the runs returned last, if it is one of them."""
