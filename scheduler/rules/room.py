@@ -1,11 +1,10 @@
-"""Making room while jobs wait: at its interval, for a bounded number of claimants, in the order of their turns.
+"""Making room while jobs wait: at its interval, for a bounded number of claimants, the first in turn and some others.
 
 For each claimant moves are tried first, then evictions by every rule that policy has on. Nothing is emitted unless the
 claimant then fits, and what becomes free is held for it.
 """
 
 from collections.abc import Callable, Sequence
-from heapq import heappop, heappush
 
 from gangline.events.policy import Policy
 from gangline.events.types import Decision
@@ -21,13 +20,13 @@ from gangline.scheduler.room import (
     service,
     shrinking,
 )
-from gangline.scheduler.room.claimants import Claiming, claims_of, turns, without_ping_pong
+from gangline.scheduler.room.claimants import Claiming, claims_of, without_ping_pong
 from gangline.scheduler.room.claims import Bench, Claim, Victims
 from gangline.scheduler.room.orders import evicting, moving
 from gangline.scheduler.room.plan import plan_of, plan_of_gang
+from gangline.scheduler.room.searches import Searches, shared_out
 from gangline.scheduler.round import Round
 from gangline.scheduler.state import Job, State
-from gangline.scheduler.turns import turn_of
 from gangline.scheduler.views.pending import GroupKey, key_of, may_start
 from gangline.scheduler.views.running import Runs
 
@@ -39,9 +38,6 @@ EVICTIONS: tuple[tuple[str, Callable[[Claim, Bench], Victims | None]], ...] = (
     ("first_start", first_start.victims),
 )
 """The rules by which jobs give way to one claimant, by their names in the policy; the first that holds is named."""
-
-CLAIMANTS_PER_SEARCH = 8
-"""For each search that policy allows so many claimants are looked at; to most of them nobody could give way."""
 
 
 def is_due(state: State, interval_us: int) -> bool:
@@ -65,7 +61,7 @@ def decide(round_: Round) -> None:
 
 def _for_incomplete(round_: Round, policy: Policy) -> None:
     """Make room for the recovering gangs for which less is held than they need, counting in what is."""
-    for job in incomplete(round_.state, policy)[: policy.room_searches]:
+    for job in shared_out(round_.state, policy, incomplete(round_.state, policy)):
         state, views = round_.state, round_.views
         with views.lent(state, job.job_id):
             group = key_of(policy, job, views.nodes.fleet.widest)
@@ -77,32 +73,21 @@ def _for_incomplete(round_: Round, policy: Policy) -> None:
 
 def _for_each(round_: Round, policy: Policy) -> list[GroupKey]:
     """Make room for the first job of each group in turn; return the groups whose small jobs could reclaim in vain."""
-    heap = turns(round_, policy)
-    searches, still_open = policy.room_searches, []
+    searches, still_open = Searches(round_, policy), []
     runs: Runs | None = None
-    for _ in range(CLAIMANTS_PER_SEARCH * policy.room_searches):
-        if not heap or not searches:
-            break
-        _, group = heappop(heap)
+    while (group := searches.next_group()) is not None:
         views = round_.views
-        line = views.pending.groups.get(group)
-        if line is None:
-            continue
         runs = views.running.runs(round_.state, policy) if runs is None else runs
-        job = round_.state.jobs[line[0][-1]]
+        job = round_.state.jobs[views.pending.groups[group][0][-1]]
         claims = claims_of(round_, policy, group, job, runs)
         searched, decisions = _room_for(round_, policy, job, claims)
-        searches -= searched
-        if not decisions:
-            if any(_could_reclaim(claiming) for claiming in claims):
-                still_open.append(group)
-            continue
-        if not round_.emit(*decisions):
-            break
-        runs = None
-        line = round_.views.pending.groups.get(group)
-        if line is not None:
-            heappush(heap, (turn_of(round_.state, policy, round_.views, group, line[0]), group))
+        if decisions:
+            if not round_.emit(*decisions):
+                break
+            runs = None
+        elif any(_could_reclaim(claiming) for claiming in claims):
+            still_open.append(group)
+        searches.over(group, searched=searched, found=bool(decisions))
     return still_open
 
 

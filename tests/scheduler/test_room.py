@@ -263,3 +263,32 @@ def test_several_nodes_are_opened_for_a_gang_and_it_waits_until_every_rank_is_go
         assert all_of(GangBound, leaves(it, job_id)) == []
     bound = the(GangBound, leaves(it, victims[2]))
     assert (bound.job_id, len(bound.shares)) == (new, 3)
+
+
+@pytest.mark.parametrize("searches", [1, 2, 4])
+def test_who_can_be_helped_is_helped_though_more_than_may_be_searched_for_stand_before_him_in_vain(
+    searches: int,
+) -> None:
+    it = world(room_searches=searches)
+    it.runs(gpus=4, preemptible=False)
+    it.runs(gpus=4)
+    it.passes(LONG_S)
+    for gpus in (5, 6, 7, 8):
+        it.submit(gpus=gpus, priority=gpus)
+    last = it.submit(gpus=4)
+    found = [it.passes(60) for _ in range(5)]
+    assert [one.claimant for one in all_of(PreemptionOrdered, [each for decided in found for each in decided])] == [
+        last
+    ]
+
+
+def test_who_stands_first_is_searched_for_at_each_interval() -> None:
+    it = world(2, room_searches=2)
+    it.runs(gpus=8, preemptible=False)
+    it.runs(gpus=4, preemptible=False)
+    it.runs(gpus=4)
+    for gpus in (6, 7, 8):
+        it.submit(gpus=gpus)
+    it.passes(LONG_S)
+    first = it.submit(gpus=4, priority=1)
+    assert the(PreemptionOrdered, it.passes(60)).claimant == first
