@@ -22,6 +22,7 @@ def register(app: typer.Typer) -> None:
 
 
 def simulate(
+    ctx: typer.Context,
     trace: Annotated[
         Path | None, typer.Argument(help="A trace: CSV of Philly or openb, or gangline's folder with its log.")
     ] = None,
@@ -52,21 +53,24 @@ def simulate(
 
     Example: gangline simulate philly.csv --divide 9 --policy strict.toml --policy ours.toml --report philly.html
     """
+    from gangline.cli.simulate_options import GOES_WITH, refuse_unused
+
+    given = frozenset(name for name in GOES_WITH if _was_given(ctx, name))
     if scenario is not None:
         if trace is not None or mix:
             raise UsageError("a scenario brings its own jobs: leave out the trace and --mix")
+        refuse_unused(given, "scenario")
         from gangline.cli.scenario_output import run_scenario
 
         run_scenario(scenario, check_only=check, as_json=json)
         return
     if (trace is None) == (not mix):
         raise UsageError("name what to simulate: one of a trace, --mix, and --scenario FILE")
-    if check:
-        raise UsageError("--check goes with --scenario")
     from gangline.cli import simulate_policies as run
 
     asked = run.Asked(
         trace=trace,
+        given=given,
         seed=seed,
         load=load,
         days=days,
@@ -80,3 +84,9 @@ def simulate(
         keep_log=keep_log,
     )
     run.run_policies(asked, as_json=json)
+
+
+def _was_given(ctx: typer.Context, name: str) -> bool:
+    """Whether an option stands on the command line."""
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"

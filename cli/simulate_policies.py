@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from gangline.cli.output import print_json, print_table, say
 from gangline.cli.policy_file import read_policy
+from gangline.cli.simulate_options import refuse_unused
 from gangline.cli.toml_file import TomlFile
 from gangline.events.log import Log
 from gangline.events.policy import Policy
@@ -29,6 +30,8 @@ class Asked(NamedTuple):
     """What the command line asked for."""
 
     trace: Path | None
+    given: frozenset[str]
+    """The options that stand on the command line, as simulate_options names them."""
     seed: int
     load: float
     days: int | None
@@ -65,6 +68,7 @@ def run_policies(asked: Asked, *, as_json: bool) -> None:
         print_json(_as_json(plan, results))
         return
     print_table([name for name, _ in report.COLUMNS], report.rows(results))
+    print(report.MEANING)
     if plan.attribution:
         print(plan.attribution)
 
@@ -90,6 +94,7 @@ def _plan(asked: Asked) -> Plan:
     if asked.days is not None and asked.days < 1:
         raise UsageError(f"--days: this is {asked.days}, but has to be at least 1")
     if asked.trace is None:
+        refuse_unused(asked.given, "mix")
         plan = plans.of_mix(Mix(seed=asked.seed, load=asked.load, days=asked.days or DAYS))
     else:
         plan = _of_trace(asked, asked.trace)
@@ -106,6 +111,7 @@ def _of_trace(asked: Asked, trace: Path) -> Plan:
         from gangline.cli.place import Place
         from gangline.simulator.recorded import of_log
 
+        refuse_unused(asked.given, "log")
         log = Place(trace).open_log()
         try:
             return of_log(log, trace.name)
@@ -113,9 +119,11 @@ def _of_trace(asked: Asked, trace: Path) -> Plan:
             log.close()
     columns = csv_rows.columns(trace)
     if "gpu_milli" in columns:
+        refuse_unused(asked.given, "openb")
         if asked.node_list is None:
             raise UsageError(f"{trace} is a list of openb's tasks: name the nodes with --node-list")
         return plans.of_openb(trace, asked.node_list, divide=asked.divide)
+    refuse_unused(asked.given, "philly")
     nodes, node_gpus, pods = asked.cluster
     if pods > nodes:
         raise UsageError(f"--pods: {nodes} nodes cannot lie in {pods} pods")

@@ -3,7 +3,7 @@
 The traces are CC BY 4.0: whoever shows a result of them names the source. FGD (USENIX ATC'23) describes them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -59,6 +59,49 @@ def tasks(path: Path) -> Iterator[Task]:
             yield _task(row)
 
 
+def timed_tasks(path: Path, nodes: Sequence[Machine]) -> Iterator[Task]:
+    """Yield the tasks of a pod list that say when they came and went, in its order.
+
+    Raises NotFound, BadTrace; also for such a task that none of the nodes could take though it were empty.
+    """
+    fitting: set[tuple[int, int, int, tuple[str, ...]]] = set()
+    with closing(rows(path, TASK_COLUMNS)) as found:
+        for row in found:
+            task = _task(row)
+            if task.created_s is None or task.deleted_s is None or task.deleted_s <= task.created_s:
+                continue
+            shape = (task.cpu_milli, task.memory_bytes, task.gpus, task.gpu_types)
+            if shape not in fitting:
+                _check_fits(row, task, nodes)
+                fitting.add(shape)
+            yield task
+
+
+def _check_fits(row: Row, task: Task, nodes: Sequence[Machine]) -> None:
+    """Raise BadTrace with the first column that leaves no node."""
+    asks: tuple[tuple[str, str, int, Callable[[Machine], int]], ...] = (
+        ("num_gpu", "GPUs", task.gpus, lambda node: node.gpus),
+        ("cpu_milli", "thousandths of a CPU", task.cpu_milli, lambda node: node.cpu_milli),
+        ("memory_mib", "MiB", task.memory_bytes // MIB, lambda node: node.memory_bytes // MIB),
+    )
+    left = nodes
+    told: list[str] = []
+    if task.gpu_types:
+        left = [node for node in nodes if node.gpus and node.gpu_type in task.gpu_types]
+        if not left:
+            there = sorted({node.gpu_type for node in nodes if node.gpus})
+            raise row.bad("gpu_spec", f"the nodes have {', '.join(there) or 'no GPUs'}")
+        told.append(" or ".join(task.gpu_types))
+    for column, unit, asked, has in asks:
+        most = max((has(node) for node in left), default=0)
+        left = [node for node in left if has(node) >= asked]
+        if not left:
+            having = f" with {', '.join(told)}" if told else ""
+            raise row.bad(column, f"no node{having} has more than {most:,}")
+        if asked:
+            told.append(f"{asked:,} {unit}")
+
+
 def machines(path: Path) -> Iterator[Machine]:
     """Yield the nodes of a node list, in its order. Raises NotFound, BadTrace; names appear once."""
     seen: set[str] = set()
@@ -108,4 +151,4 @@ def _time_s(row: Row, column: str) -> int | None:
     return row.integer(column, 0, MAX_TIME_S) if row.has(column) else None
 
 
-__all__ = ["BadTrace", "Machine", "Task", "machines", "tasks"]
+__all__ = ["BadTrace", "Machine", "Task", "machines", "tasks", "timed_tasks"]

@@ -49,11 +49,7 @@ def of_openb(path: Path, nodes: Path, *, divide: int) -> Plan:
     Raises NotFound, BadTrace.
     """
     machines = list(openb.machines(nodes))
-    tasks = [
-        task
-        for task in openb.tasks(path)
-        if task.created_s is not None and task.deleted_s is not None and task.deleted_s > task.created_s
-    ]
+    tasks = list(openb.timed_tasks(path, machines))
     if not tasks:
         raise BadTrace(f"{path}: no task has a creation_time and a later deletion_time, so there is nothing to run")
     tasks.sort(key=lambda task: task.created_s or 0)

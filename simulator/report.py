@@ -26,6 +26,11 @@ COLUMNS: tuple[tuple[str, Callable[[Summary], str]], ...] = (
 )
 """What the table shows, on the terminal and on the page."""
 
+MEANING = (
+    "Allocated and useful are parts of what could be used: the smaller of the GPUs that were up and those asked for."
+)
+"""What a reader of the table has to know."""
+
 STYLE = """
 :root { color-scheme: light; }
 body { font: 15px/1.5 system-ui, sans-serif; color: #2e3436; max-width: 1040px; margin: 2rem auto; padding: 0 1rem; }
@@ -77,7 +82,6 @@ def page(title: str, results: Sequence[Result], *, attribution: str = "") -> str
 {cells}
 </tbody></table></div>
 {body}
-<footer><p>Allocated and useful are parts of what could be used: the smaller of the GPUs that were up and those asked
-for.</p>{source}</footer>
+<footer><p>{MEANING}</p>{source}</footer>
 </body></html>
 """

@@ -35,6 +35,7 @@ def test_policies_stand_side_by_side_with_the_source_of_the_trace(
     lines = done.out.splitlines()
     assert lines[0].startswith("POLICY")
     assert [line.split()[:2] for line in lines[1:3]] == [["strict", "400"], ["other", "400"]]
+    assert "smaller of the GPUs that were up and those asked for" in lines[-2]
     assert "CC BY 4.0" in lines[-1]
     assert page.read_text().count("<svg") == 5
 
@@ -97,6 +98,9 @@ def test_a_fault_that_cannot_be_is_named_with_its_line(
         ((SLICE, "--mix"), "one of a trace, --mix, and --scenario"),
         ((SLICE, "--scenario", "x.toml"), "leave out the trace"),
         ((SLICE, "--check"), "--check goes with --scenario"),
+        ((SLICE, "--node-list", "gone.csv"), "--node-list goes with an openb trace, not with a Philly trace"),
+        (("--mix", "--divide", "2"), "--divide goes with a Philly trace or an openb trace, not with --mix"),
+        (("--scenario", "x.toml", "--policy", "y.toml"), "write [policy] into its file"),
         ((SLICE, "--nodes", "4", "--pods", "5"), "4 nodes cannot lie in 5 pods"),
         ((SLICE, "--report", "nowhere/page.html"), "cannot be written"),
         ((SLICE, "--days", "0"), "at least 1"),
@@ -132,16 +136,55 @@ def test_a_trace_that_is_not_there_is_named(gangline: Gangline, tmp_path: Path) 
     assert "gone.csv" in done.err
 
 
-def test_a_list_of_openb_tasks_needs_its_nodes(gangline: Gangline, tmp_path: Path) -> None:
+@pytest.fixture
+def openb(tmp_path: Path) -> tuple[Path, Path]:
+    """Return a list of tasks and one of nodes."""
     pods, nodes = tmp_path / "pods.csv", tmp_path / "nodes.csv"
     pods.write_text(
         "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time\n"
         "a,4000,1024,1,500,,0,600\nb,4000,1024,2,1000,T4,60,900\nc,1000,1024,0,0,,90,400\n"
     )
     nodes.write_text("sn,cpu_milli,memory_mib,gpu,model\nn-1,64000,262144,2,T4\n")
+    return pods, nodes
+
+
+def test_a_list_of_openb_tasks_needs_its_nodes(gangline: Gangline, openb: tuple[Path, Path]) -> None:
+    pods, nodes = openb
     assert "--node-list" in gangline("simulate", pods).err
     done = gangline("simulate", pods, "--node-list", nodes, "--json")
     assert done.code == 0, done.err
     found = json.loads(done.out)
     assert found["policies"][0]["summary"]["succeeded"] == 3
     assert "openb" in found["attribution"]
+
+
+@pytest.mark.parametrize(
+    ("option", "instead"), [(("--nodes", "4"), "those of --node-list"), (("--pooled",), "in one queue as it is")]
+)
+def test_an_option_that_says_nothing_about_a_list_of_openb_tasks_is_refused(
+    gangline: Gangline, openb: tuple[Path, Path], option: tuple[str, ...], instead: str
+) -> None:
+    pods, nodes = openb
+    done = gangline("simulate", pods, "--node-list", nodes, *option)
+    assert done.code == 2
+    assert f"{option[0]} goes with a Philly trace" in done.err
+    assert instead in done.err
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        ("4000,1024,3,1000,,0,600", "num_gpu is '3', but no node has more than 2"),
+        ("4000,1024,1,500,A10,0,600", "gpu_spec is 'A10', but the nodes have T4"),
+        ("70000,1024,1,500,T4,0,600", "cpu_milli is '70000', but no node with T4, 1 GPUs has more than 64,000"),
+        ("1000,300000,0,0,,0,600", "memory_mib is '300000', but no node with 1,000 thousandths of a CPU has more than"),
+    ],
+)
+def test_a_task_that_no_node_could_take_is_named_with_row_and_column(
+    gangline: Gangline, openb: tuple[Path, Path], task: str, said: str
+) -> None:
+    pods, nodes = openb
+    pods.write_text(f"{pods.read_text()}d,{task}\n")
+    done = gangline("simulate", pods, "--node-list", nodes)
+    assert done.code == 1
+    assert f"row 5: {said}" in done.err
