@@ -42,7 +42,7 @@ class StoreWatch:
                 f"a store is full from {limits.full_ppm / 1e4:g}% on and released at {limits.released_ppm / 1e4:g}%: "
                 "name parts of 0 to 100%, the second not above the first"
             )
-        self._folders = [folder_of_uri(one) if "://" in one else Path(one).absolute() for one in stores]
+        self._folders = [_folder_of(one) for one in stores]
         self._limits = limits
         self._facts = facts
         self._outbox = outbox
@@ -71,6 +71,18 @@ class StoreWatch:
                 if pressed or before:
                     state = "nearly full: jobs that write much wait" if pressed else "no longer nearly full"
                     _log.warning("%s is used by %.1f%%, %s", folder, used_ppm / 1e4, state)
+
+
+def _folder_of(store: str) -> Path:
+    if "://" not in store:
+        return Path(store).absolute()
+    try:
+        return folder_of_uri(store)
+    except UsageError:
+        raise UsageError(
+            f"--store {store}: only of a folder can be told how full it is: name one, as /shared/checkpoints or "
+            "file:///shared/checkpoints"
+        ) from None
 
 
 def used_part_ppm(folder: Path) -> int:

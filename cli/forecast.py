@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from gangline.simulator.forecast import Forecast
 
 HORIZON = "7d"
+MAX_HORIZON = "30d"
+"""Of what is submitted and fails until then nobody knows; and a busy cluster's month takes minutes."""
 
-HorizonOption = Annotated[str, typer.Option(help="How far ahead to look, as in 12h.")]
+HorizonOption = Annotated[str, typer.Option(help="How far ahead to look, as in 12h; 30d at most.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -66,9 +68,12 @@ def _horizon_us(text: str) -> int:
     from gangline.cli.units import parse_duration_us
 
     try:
-        return parse_duration_us(text)
+        horizon_us = parse_duration_us(text)
     except ValueError as error:
         raise UsageError(f"--horizon {text}: {error}") from error
+    if not 0 < horizon_us <= parse_duration_us(MAX_HORIZON):
+        raise UsageError(f"--horizon {text}: name a time above 0 and up to {MAX_HORIZON}")
+    return horizon_us
 
 
 class _Progress:

@@ -8,9 +8,10 @@ from gangline.cli.job import JOB_ID_CHARACTERS, JobArgument, look_up
 from gangline.cli.node import AnswerTimeoutOption
 from gangline.cli.place import HomeOption, JsonOption, LogOption, Place, SqlOption
 from gangline.cli.send import send, tell
-from gangline.schemas.errors import UsageError
+from gangline.schemas.errors import GanglineError, UsageError
 
 if TYPE_CHECKING:
+    from gangline.cli.commands import Answered
     from gangline.events.types import JobSpec
 
 ReasonOption = Annotated[str, typer.Option(help="Kept on the log.")]
@@ -120,8 +121,22 @@ def retry(
     place = Place(home, log=log, sql=sql)
     job_id = _whole_id(place, job)
     done = f"{job_id} is tried again from {{index}} on: what runs of it is told to save and exit"
-    command = RetryJob(meta=new_meta(), job_id=job_id)
-    tell(send(place, command, key=job_id, timeout_s=timeout), {"job_id": job_id}, done, as_json=json)
+    answered = send(place, RetryJob(meta=new_meta(), job_id=job_id), key=job_id, timeout_s=timeout)
+    tell(answered, {"job_id": job_id}, done, as_json=json)
+    if not json and _is_held(place, job_id, answered):
+        print(f"it stays held, and starts only after `gangline job release {job_id}`")
+
+
+def _is_held(place: Place, job_id: str, answered: "Answered") -> bool:
+    """Whether a job is held; not where the tables cannot tell now."""
+    from gangline.cli.reads import tables
+    from gangline.projections.queries import find_job
+
+    try:
+        with tables(place, answered.tick_index) as connection:
+            return bool(find_job(connection, job_id)["held"])
+    except GanglineError:
+        return False
 
 
 def reprioritise(

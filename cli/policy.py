@@ -9,7 +9,7 @@ from gangline.cli.node import AnswerTimeoutOption
 from gangline.cli.place import HomeOption, JsonOption, LogOption, Place, SqlOption
 from gangline.cli.reads import AFTER_WAIT_S, AfterOption, TimeoutOption, tables
 from gangline.cli.send import send
-from gangline.schemas.errors import NotFound, UsageError
+from gangline.schemas.errors import NotFound
 
 if TYPE_CHECKING:
     from gangline.events.policy import Policy
@@ -107,9 +107,8 @@ def _read(path: Path, now: "Policy") -> "Policy":
     """Return what a file says, with the tables that it has not as they are. Raises UsageError with table and key."""
     from msgspec.structs import replace
 
-    from gangline.cli.policy_file import read_policy
+    from gangline.cli.policy_file import read_policy, refuse_policy
     from gangline.cli.toml_file import TomlFile
-    from gangline.scheduler.rules.policy_checks import fault_of
 
     file = TomlFile(path, "a policy")
     policy = file.read(read_policy)
@@ -117,7 +116,5 @@ def _read(path: Path, now: "Policy") -> "Policy":
         policy = replace(policy, queues=now.queues)
     if "policy" not in file.table:
         policy = replace(now, queues=policy.queues)
-    fault = fault_of(policy)
-    if fault is not None:
-        raise UsageError(file.located(fault.keys, fault.message))
+    refuse_policy(file, policy)
     return policy

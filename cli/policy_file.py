@@ -20,8 +20,11 @@ from typing import Any, get_args
 import msgspec
 
 from gangline.cli import values
+from gangline.cli.toml_file import TomlFile
 from gangline.cli.values import Bad, Reader, within
 from gangline.events.policy import RULES, Order, Policy, Queue, Quota
+from gangline.scheduler.rules.policy_checks import fault_of
+from gangline.schemas.errors import UsageError
 
 MOST = 2**31 - 1
 _QUOTA: Mapping[str, Reader[Any]] = {
@@ -36,6 +39,13 @@ def read_policy(value: object) -> Policy:
     """Read a whole policy: a table with [policy] and [queues], each of which may be absent. Raises Bad."""
     found = values.fields(value, {"policy": lambda one: one, "queues": lambda one: one})
     return policy_of(found.get("policy", {}), found.get("queues"))
+
+
+def refuse_policy(file: TomlFile, policy: Policy) -> None:
+    """Raise UsageError with the line, if a policy that a file says does not hold together."""
+    fault = fault_of(policy)
+    if fault is not None:
+        raise UsageError(file.located(fault.keys, fault.message))
 
 
 def policy_of(policy: object, queues: object = None) -> Policy:

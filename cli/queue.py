@@ -123,12 +123,16 @@ def _split(word: str) -> tuple[str, str]:
 
 
 def _milli(option: str, value: str) -> int:
-    from gangline.cli.units import parse_milli
+    from gangline.cli.units import MILLI, parse_milli
+    from gangline.cli.values import MAX_GPUS
 
     try:
-        return parse_milli(value)
+        milli = parse_milli(value)
     except ValueError as error:
         raise UsageError(f"--{option} {value}: {error}, as in 64, H100=64 or none") from error
+    if milli > MAX_GPUS * MILLI:
+        raise UsageError(f"--{option} {value}: name at most {MAX_GPUS:,} GPUs, or none")
+    return milli
 
 
 def _shown(queue: Queue) -> str:

@@ -1,6 +1,6 @@
 """Reads scenarios: one TOML file each, of a cluster, a policy, jobs, what happens, and what is expected."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,6 +54,7 @@ def scenario(value: object) -> Scenario:
     found = values.fields(value, dict.fromkeys(_KEYS, lambda one: one), needed=("nodes",))
     all_nodes = _under("nodes", nodes, found["nodes"])
     all_jobs = _under("jobs", jobs, found.get("jobs", {}))
+    _check_after(all_jobs)
     all_happenings = _under("events", happenings, found.get("events", []))
     times = [job.submit_us for job in all_jobs] + [one.at_us for one in all_happenings]
     times += [one.joins_us or 0 for one in all_nodes] + list(_times(found.get("expect", [])))
@@ -72,6 +73,41 @@ def scenario(value: object) -> Scenario:
         expectations=expected,
         until_us=until_us,
     )
+
+
+def _check_after(all_jobs: Sequence[ScenarioJob]) -> None:
+    """Raise Bad if a job waits for one of which nobody knows the id yet, and is not expected to be rejected for it."""
+    order = sorted(all_jobs, key=lambda job: job.submit_us)
+    places = {job.name: place for place, job in enumerate(order)}
+    for job in order:
+        for other in job.after if job.rejected is None else ():
+            later = places.get(other, places.get(other.partition(".")[0], -1))
+            if later < places[job.name]:
+                continue
+            circle = _way_back(order[later], job.name, order, places)
+            if circle:
+                said = f"{' waits for '.join([job.name, *circle])}, a circle in which none could start: break it"
+            else:
+                said = f"job {other!r} is submitted after this one: submit it before, or write it above"
+            raise Bad(said, *job.path, "after")
+
+
+def _way_back(
+    first: ScenarioJob, name: str, order: Sequence[ScenarioJob], places: Mapping[str, int]
+) -> tuple[str, ...]:
+    """Return the jobs by which one waits for a job of that name, both included; none if it does not."""
+    ways: dict[str, tuple[str, ...]] = {first.name: (first.name,)}
+    waiting = [first]
+    while waiting:
+        job = waiting.pop()
+        if job.name == name:
+            return ways[name]
+        for other in job.after:
+            base = other if other in places else other.partition(".")[0]
+            if base in places and base not in ways:
+                ways[base] = (*ways[job.name], base)
+                waiting.append(order[places[base]])
+    return ()
 
 
 def _check_names(expected: Expectation, all_jobs: Sequence[ScenarioJob]) -> None:

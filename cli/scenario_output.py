@@ -5,13 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from gangline.cli.output import print_json, printable
+from gangline.cli.policy_file import refuse_policy
 from gangline.cli.scenario_file import read_scenario
 from gangline.cli.toml_file import TomlFile
 from gangline.cli.units import show_duration
-from gangline.events.policy import Policy
 from gangline.schemas.errors import GanglineError, UsageError
 from gangline.simulator.scenario import ScenarioError
 from gangline.simulator.scenario_check import Complaint, check, expects_something
@@ -35,21 +33,13 @@ class Unexpected(GanglineError):
 def outcome_of(path: Path) -> tuple[TomlFile, Outcome]:
     """Run a scenario. Raises UsageError with the line for one that cannot be."""
     file, scenario = read_scenario(path)
+    refuse_policy(file, scenario.policy)
     try:
         return file, run(scenario)
     except ScenarioError as error:
         raise UsageError(file.located(error.path, str(error))) from error
     except SimulationError as error:
-        raise UsageError(file.located(_of_policy(scenario.policy, str(error)), str(error))) from error
-
-
-def _of_policy(policy: Policy, message: str) -> tuple[str, ...]:
-    """Return where in the file stands what the core says of the policy: the queue that it names, if it names one."""
-    named = [(message.index(f"'{queue.path}'"), queue.path) for queue in policy.queues if f"'{queue.path}'" in message]
-    if named:
-        return ("queues", min(named)[1])
-    field = next((field for field in msgspec.structs.fields(Policy) if field.name in message), None)
-    return ("policy",) if field is None else ("policy", field.name.removesuffix("_us").removesuffix("_bytes"))
+        raise UsageError(file.located((), str(error))) from error
 
 
 def complaints(file: TomlFile, outcome: Outcome) -> list[str]:

@@ -53,16 +53,13 @@ def simulate(
 
     Example: gangline simulate philly.csv --divide 9 --policy strict.toml --policy ours.toml --report philly.html
     """
-    from gangline.cli.simulate_options import GOES_WITH, refuse_unused
-
-    given = frozenset(name for name in GOES_WITH if _was_given(ctx, name))
     if scenario is not None:
         if trace is not None or mix:
             raise UsageError("a scenario brings its own jobs: leave out the trace and --mix")
-        refuse_unused(given, "scenario")
-        from gangline.cli.scenario_output import run_scenario
+        from gangline.cli import scenario_output, simulate_options
 
-        run_scenario(scenario, check_only=check, as_json=json)
+        simulate_options.refuse_unused(_given(ctx), "scenario")
+        scenario_output.run_scenario(scenario, check_only=check, as_json=json)
         return
     if (trace is None) == (not mix):
         raise UsageError("name what to simulate: one of a trace, --mix, and --scenario FILE")
@@ -70,7 +67,7 @@ def simulate(
 
     asked = run.Asked(
         trace=trace,
-        given=given,
+        given=_given(ctx),
         seed=seed,
         load=load,
         days=days,
@@ -86,7 +83,7 @@ def simulate(
     run.run_policies(asked, as_json=json)
 
 
-def _was_given(ctx: typer.Context, name: str) -> bool:
-    """Whether an option stands on the command line."""
-    source = ctx.get_parameter_source(name)
-    return source is not None and source.name != "DEFAULT"
+def _given(ctx: typer.Context) -> frozenset[str]:
+    """Return the options that stand on the command line."""
+    sources = {name: ctx.get_parameter_source(name) for name in ctx.params}
+    return frozenset(name for name, source in sources.items() if source is not None and source.name != "DEFAULT")

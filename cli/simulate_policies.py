@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gangline.cli.output import print_json, print_table, say
-from gangline.cli.policy_file import read_policy
+from gangline.cli.policy_file import read_policy, refuse_policy
 from gangline.cli.simulate_options import refuse_unused
 from gangline.cli.toml_file import TomlFile
 from gangline.events.log import Log
@@ -84,7 +84,9 @@ def _policies(paths: tuple[Path, ...]) -> list[NamedPolicy]:
     for path in paths:
         file = TomlFile(path, "a policy")
         own = "queues" in file.table
-        found.append(NamedPolicy(name=path.stem, policy=file.read(read_policy), own_queues=own))
+        policy = file.read(read_policy)
+        refuse_policy(file, policy)
+        found.append(NamedPolicy(name=path.stem, policy=policy, own_queues=own))
     return found or [NamedPolicy(name="default", policy=Policy())]
 
 

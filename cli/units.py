@@ -90,8 +90,9 @@ def show_time(at_us: int) -> str:
 
 def show_milli(milli: int) -> str:
     """Return thousandths as the number that they are: 8, 0.5."""
-    count, rest = divmod(int(milli), MILLI)
-    return f"{count}.{rest:03}".rstrip("0") if rest else str(count)
+    count, rest = divmod(abs(int(milli)), MILLI)
+    sign = "-" if milli < 0 else ""
+    return f"{sign}{count}.{rest:03}".rstrip("0") if rest else f"{sign}{count}"
 
 
 def show_size(job: Mapping[str, Any]) -> str:

@@ -134,14 +134,15 @@ def why_not(
             known = ", ".join(state.node_order[:MAX_LISTED]) or "none"
             raise NotFound(f"there is no node '{node}': those there are: {known}")
         if job_id not in state.jobs:
-            raise NotFound(f"{job_id}: {explain.explain(state, job_id)}")
+            said = explain.explain(state, job_id)
+            raise NotFound(said if job_id in said else f"{job_id}: {said}")
         one = state.jobs[job_id]
         runs = one.attempt is not None and any(share.node_id == node for share in one.attempt.bound.shares)
         reasons = () if runs else explain.why_not(state, job_id, node)
     if json:
         could = not reasons and not runs
-        said = [{"kind": reason.kind, "text": reason.text} for reason in reasons]
-        print_json({"job_id": job_id, "node_id": node, "runs_there": runs, "could_hold": could, "reasons": said})
+        told = [{"kind": reason.kind, "text": reason.text} for reason in reasons]
+        print_json({"job_id": job_id, "node_id": node, "runs_there": runs, "could_hold": could, "reasons": told})
         return
     if runs:
         print(printable(f"{job_id} is on {node}"))

@@ -133,7 +133,7 @@ def _fault_of(path: str, quota: Quota) -> Fault | None:
         return Fault(_keys(path, quota.gpu_type, "weight"), message)
     for name, milli in (("guarantee", quota.guarantee_milli), ("ceiling", quota.ceiling_milli)):
         if milli is not None and milli < 0:
-            message = f"queue '{path}' has a {name} of {milli} thousandths{of}: name 0 or more"
+            message = f"queue '{path}' has a {name} of {gpus(milli)} GPUs{of}: name 0 or more"
             return Fault(_keys(path, quota.gpu_type, name), message)
     guarantee, ceiling = quota.guarantee_milli, quota.ceiling_milli
     if guarantee is not None and ceiling is not None and ceiling < guarantee:
@@ -176,5 +176,6 @@ def _stated(queue: Queue, gpu_type: str) -> int | None:
 
 def gpus(milli: int) -> str:
     """Return thousandths of GPUs as people write them: 2, 0.5."""
-    whole, rest = divmod(milli, 1000)
-    return f"{whole}.{rest:03}".rstrip("0") if rest else str(whole)
+    whole, rest = divmod(abs(milli), 1000)
+    sign = "-" if milli < 0 else ""
+    return f"{sign}{whole}.{rest:03}".rstrip("0") if rest else f"{sign}{whole}"

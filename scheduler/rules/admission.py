@@ -7,11 +7,12 @@ from msgspec.structs import replace
 from gangline.events.policy import Policy
 from gangline.events.types import WHOLE_MILLI, JobSpec
 from gangline.scheduler.elastic import least
+from gangline.scheduler.quota import gpus
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules.admission_options import check_options
 from gangline.scheduler.rules.admission_quota import check_leaf, check_quota
 from gangline.scheduler.rules.dependencies import check_after
-from gangline.scheduler.rules.refusals import Refusal, listed, refuse, shown
+from gangline.scheduler.rules.refusals import Refusal, listed, refuse, shown, size_shown, time_shown
 from gangline.scheduler.state import Node
 
 MAX_NAME_CHARACTERS = 128
@@ -53,7 +54,7 @@ def _check_sizes(spec: JobSpec) -> Refusal | None:
     if not spec.gpus and spec.gpu_types:
         return refuse("gpu_type", spec.gpu_types[0], "the job asks for no GPU", "ask for GPUs, or name no type")
     if not 0 < spec.gpu_milli <= WHOLE_MILLI:
-        return refuse("gpu_milli", spec.gpu_milli, "a share is 1 to 1000 thousandths of a GPU", "ask for less")
+        return refuse("gpus", gpus(spec.gpu_milli), "a share is 0.001 to 1 of a GPU", "name one of these")
     if spec.gpu_milli < WHOLE_MILLI and spec.gpus > 1:
         return refuse("gpus", spec.gpus, "only one GPU can be shared", "ask for one, or for whole GPUs")
     if spec.nodes is not None and not spec.gpus:
@@ -68,9 +69,9 @@ def _check_sizes(spec: JobSpec) -> Refusal | None:
             "name a positive number of nodes that divides them, or none",
         )
     if spec.cpu_milli < 0:
-        return refuse("cpus", f"{spec.cpu_milli} thousandths", "it is not negative", "ask for 0 or more")
+        return refuse("cpus", gpus(spec.cpu_milli), "it is not negative", "ask for 0 or more")
     if spec.memory_bytes < 0:
-        return refuse("memory", spec.memory_bytes, "it is not negative", "ask for 0 or more")
+        return refuse("memory", size_shown(spec.memory_bytes), "it is not negative", "ask for 0 or more")
     return None
 
 
@@ -81,9 +82,9 @@ def _check_limits(spec: JobSpec) -> Refusal | None:
         limit = f"it lies in -{MAX_PRIORITY} to {MAX_PRIORITY}"
         return refuse("priority", spec.priority, limit, "name one of these")
     if spec.max_runtime_us is not None and spec.max_runtime_us <= 0:
-        return refuse("max_runtime", f"{spec.max_runtime_us} us", "it is more than 0", "name a time, or none")
+        return refuse("max_runtime", time_shown(spec.max_runtime_us), "it is more than 0", "name a time, or none")
     if spec.grace_us is not None and not 0 <= spec.grace_us <= MAX_GRACE_US:
-        return refuse("grace", f"{spec.grace_us} us", "it lies in 0 to 1 hour", "name such a time, or none")
+        return refuse("grace", time_shown(spec.grace_us), "it lies in 0 to 1 hour", "name such a time, or none")
     return None
 
 
@@ -154,12 +155,12 @@ def _check_with_roles(round_: Round, spec: JobSpec) -> Refusal | None:
 def _too_large(spec: JobSpec, largest: Node, nodes: int) -> Refusal:
     return refuse(
         "gpus",
-        f"{spec.gpus}"
+        gpus(spec.gpus * spec.gpu_milli)
         + (f" on {spec.nodes} nodes" if spec.nodes is not None else "")
-        + (f" with {spec.cpu_milli}m CPU" if spec.cpu_milli else "")
-        + (f" with {spec.memory_bytes:,} bytes of memory" if spec.memory_bytes else "")
+        + (f" with {gpus(spec.cpu_milli)} CPUs" if spec.cpu_milli else "")
+        + (f" with {size_shown(spec.memory_bytes)} of memory" if spec.memory_bytes else "")
         + (" a rank" if spec.cpu_milli or spec.memory_bytes else ""),
-        f"the {nodes} nodes have at most {len(largest.gpus)} GPUs, {largest.cpu_milli}m CPU and "
-        f"{largest.memory_bytes:,} bytes each",
+        f"the {nodes} nodes have at most {len(largest.gpus)} GPUs, {gpus(largest.cpu_milli)} CPUs and "
+        f"{size_shown(largest.memory_bytes)} of memory each",
         "ask for less a rank, fewer GPUs, or another number of nodes",
     )

@@ -2,7 +2,8 @@
 
 from gangline.events.policy import Policy
 from gangline.events.types import WHOLE_MILLI, Elastic, JobSpec, Role
-from gangline.scheduler.rules.refusals import Refusal, refuse
+from gangline.scheduler.quota import gpus
+from gangline.scheduler.rules.refusals import Refusal, refuse, size_shown, time_shown
 
 MAX_ROLES = 16
 MAX_ROLE_CHARACTERS = 64
@@ -39,10 +40,11 @@ def _check_elastic(spec: JobSpec, elastic: Elastic | None) -> Refusal | None:
         if not least <= value <= most or (value - least) % step:
             limit = f"the sizes are {least} to {most} in steps of {step}"
             return refuse(key, value, limit, "name one of these, or other bounds")
-    for key, given in (("gpu_milli", spec.gpu_milli < WHOLE_MILLI), ("nodes", spec.nodes is not None)):
-        if given:
-            limit = "an elastic gang takes whole GPUs wherever they are free"
-            return refuse(key, getattr(spec, key), limit, "leave the one or the other out")
+    limit = "an elastic gang takes whole GPUs wherever they are free"
+    if spec.gpu_milli < WHOLE_MILLI:
+        return refuse("gpus", gpus(spec.gpu_milli), limit, "ask for whole ones, or leave elastic out")
+    if spec.nodes is not None:
+        return refuse("nodes", spec.nodes, limit, "leave the one or the other out")
     if not spec.preemptible:
         return refuse("preemptible", "false", "a resize stops an elastic gang", "allow it, or leave elastic out")
     return None
@@ -50,11 +52,14 @@ def _check_elastic(spec: JobSpec, elastic: Elastic | None) -> Refusal | None:
 
 def _check_interactive(spec: JobSpec) -> Refusal | None:
     if spec.idle_timeout_us is not None and spec.idle_timeout_us <= 0:
-        return refuse("idle_timeout", f"{spec.idle_timeout_us} us", "it is more than 0", "name a time, or none")
+        return refuse("idle_timeout", time_shown(spec.idle_timeout_us), "it is more than 0", "name a time, or none")
     if not spec.interactive:
         if spec.idle_timeout_us is not None:
             return refuse(
-                "idle_timeout", f"{spec.idle_timeout_us} us", "only interactive jobs have one", "leave it out"
+                "idle_timeout",
+                time_shown(spec.idle_timeout_us),
+                "only an interactive job has one",
+                "let it be interactive, too, or leave it out",
             )
         return None
     if spec.gpus > 1:
@@ -91,11 +96,11 @@ def _check_role(role: Role) -> Refusal | None:
         return refuse(f"{key}.ranks", role.ranks, f"a role has 1 to {MAX_ROLE_RANKS} ranks", "name one of these")
     if not 0 <= role.gpu_milli <= WHOLE_MILLI:
         limit = "a rank of a role has at most one GPU"
-        return refuse(f"{key}.gpu_milli", role.gpu_milli, limit, "ask for 0 to 1000 thousandths")
+        return refuse(f"{key}.gpus", gpus(role.gpu_milli), limit, "ask for 0 to 1")
     if role.cpu_milli < 0:
-        return refuse(f"{key}.cpus", f"{role.cpu_milli} thousandths", "it is not negative", "ask for 0 or more")
+        return refuse(f"{key}.cpus", gpus(role.cpu_milli), "it is not negative", "ask for 0 or more")
     if role.memory_bytes < 0:
-        return refuse(f"{key}.memory", role.memory_bytes, "it is not negative", "ask for 0 or more")
+        return refuse(f"{key}.memory", size_shown(role.memory_bytes), "it is not negative", "ask for 0 or more")
     if role.command and (not role.command[0] or "\0" in "".join(role.command)):
         limit = "it names a program, and has no NUL character"
         return refuse(f"{key}.command", "no program", limit, "give program and arguments, or leave it out")
@@ -116,7 +121,7 @@ def _check_array(policy: Policy, spec: JobSpec) -> Refusal | None:
 
 def _check_rest(spec: JobSpec) -> Refusal | None:
     if spec.data_bytes < 0:
-        return refuse("data", spec.data_bytes, "it is not negative", "name 0 or more")
+        return refuse("data", size_shown(spec.data_bytes), "it is not negative", "name 0 or more")
     if len(spec.notify) > MAX_NOTIFIED:
         return refuse("notify", f"{len(spec.notify)} URLs", f"a job tells at most {MAX_NOTIFIED}", "name fewer")
     for url in spec.notify:

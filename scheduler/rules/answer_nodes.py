@@ -4,17 +4,22 @@ from gangline.events import control
 from gangline.events.decisions import NodeCheckOrdered, RoomReleased
 from gangline.events.policy import Policy
 from gangline.events.types import Decision
+from gangline.scheduler.reducers.faults import MAX_REASON_CHARACTERS
 from gangline.scheduler.room.orders import order
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules.refusals import Asked, listed, shown
-from gangline.scheduler.state import State
+from gangline.scheduler.state import Node, State
 
 
 def cordon(round_: Round, _policy: Policy, asked: Asked, command: control.CordonNode) -> tuple[Decision, ...]:
     """Start nothing new on a node."""
-    unknown = _unknown(round_.state, command.node_id)
-    if unknown is not None:
-        return asked.refused(unknown)
+    node = round_.state.nodes.get(command.node_id)
+    if node is None:
+        return asked.refused(_unknown(round_.state, command.node_id) or "")
+    if node.cordoned and _says_nothing_new(node, command.reason):
+        why = f" ({node.cordon_reason})" if node.cordon_reason else ""
+        way_out = f"`gangline node uncordon {node.node_id}` lets it be used again"
+        return asked.refused(f"node '{node.node_id}' is cordoned already{why}: {way_out}")
     return (asked.accepted(), *_released(round_.state, command.node_id, "cordoned"))
 
 
@@ -57,6 +62,11 @@ def check(round_: Round, _policy: Policy, asked: Asked, command: control.CheckNo
             f"node '{node.node_id}' is lost, so nobody there can examine it: see whether the machine and its agent run"
         )
     return (asked.accepted(), NodeCheckOrdered(node_id=node.node_id, check_index=asked.control_index))
+
+
+def _says_nothing_new(node: Node, reason: str) -> bool:
+    """Whether a reason leaves the one of a node as it is; an operator may put another in its place."""
+    return not reason or reason[:MAX_REASON_CHARACTERS] == node.cordon_reason
 
 
 def _unknown(state: State, node_id: str) -> str | None:

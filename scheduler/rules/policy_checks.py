@@ -8,7 +8,7 @@ from gangline.events.policy import RULES, Policy
 from gangline.scheduler import quota
 from gangline.scheduler.quota import Fault
 from gangline.scheduler.rules.admission import MAX_GRACE_US, MAX_RETRIES
-from gangline.scheduler.rules.refusals import listed, shown
+from gangline.scheduler.rules.refusals import listed, shown, size_shown, time_shown
 
 MAX_PORT = 65_535
 MIN_PORT = 1_024
@@ -121,7 +121,19 @@ def fault_of(policy: Policy) -> Fault | None:
 
 def _of(name: str, message: str) -> Fault:
     """Return a fault of a field, by its key in a file."""
-    return Fault(("policy", name.removesuffix("_us").removesuffix("_bytes")), message)
+    return Fault(("policy", _key(name)), message)
+
+
+def _key(name: str) -> str:
+    """Return what a field is called in a file, where its value has a unit."""
+    return name.removesuffix("_us").removesuffix("_bytes")
+
+
+def _shown(name: str, value: int) -> str:
+    """Return the value of a field as a file has it."""
+    if name.endswith("_us"):
+        return time_shown(value)
+    return size_shown(value) if name.endswith("_bytes") else str(value)
 
 
 def _check_paths(policy: Policy) -> Fault | None:
@@ -146,8 +158,8 @@ def _check_numbers(policy: Policy) -> Fault | None:
         # Else a command from the future could outlive its answer, and be answered anew.
         return _of(
             "ahead_limit_us",
-            f"ahead_limit_us is {policy.ahead_limit_us} and answers_kept_us {policy.answers_kept_us}: "
-            "name times above 0, the second the longer one",
+            f"ahead_limit is {time_shown(policy.ahead_limit_us)} and answers_kept "
+            f"{time_shown(policy.answers_kept_us)}: name times above 0, the second the longer one",
         )
     if policy.port_count <= 0 or policy.port_first < MIN_PORT or policy.port_first + policy.port_count > MAX_PORT + 1:
         return _of(
@@ -158,24 +170,29 @@ def _check_numbers(policy: Policy) -> Fault | None:
     for name, bounds in sorted(BOUNDS.items()):
         value: int = getattr(policy, name)
         if value < bounds.least:
-            return _of(name, f"{name} is {value}: name {bounds.least} or more")
+            least = "a time above 0" if bounds is _TIME else f"{_shown(name, bounds.least)} or more"
+            return _of(name, f"{_key(name)} is {_shown(name, value)}: name {least}")
         if value > bounds.most:
-            return _of(name, f"{name} is {value}: name at most {bounds.most}")
+            return _of(name, f"{_key(name)} is {_shown(name, value)}: name at most {_shown(name, bounds.most)}")
     for low, high, why in NOT_ABOVE:
         first, second = getattr(policy, low), getattr(policy, high)
         if first > second:
-            both = f"{low} is {first}, above {high}, which is {second}"
+            both = f"{_key(low)} is {_shown(low, first)}, above {_key(high)}, which is {_shown(high, second)}"
             return _of(low, f"{both}, so that {why}: lower the one or raise the other")
     return _check_levels("levels_us", policy.levels_us) or _check_levels("gang_levels_us", policy.gang_levels_us)
 
 
 def _check_levels(name: str, levels: tuple[int, ...]) -> Fault | None:
     if len(levels) > MAX_LEVELS:
-        return _of(name, f"{name} has {len(levels)} levels: name at most {MAX_LEVELS}")
+        return _of(name, f"{_key(name)} has {len(levels)} levels: name at most {MAX_LEVELS}")
     before = 0
     for level in levels:
         if not before < level <= MAX_TIME_US:
-            return _of(name, f"{name} has {level} after {before}: name times above 0, each longer than the one before")
+            after = f" after {time_shown(before)}" if before else ""
+            message = (
+                f"{_key(name)} has {time_shown(level)}{after}: name times above 0, each longer than the one before"
+            )
+            return _of(name, message)
         before = level
     return None
 

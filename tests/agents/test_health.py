@@ -121,6 +121,11 @@ def test_limits_that_cannot_be_are_told(full: int, released: int) -> None:
         StoreWatch((), Limits(full_ppm=full, released_ppm=released), None, None)  # type: ignore[arg-type]
 
 
+def test_a_bucket_is_no_store_that_can_be_watched() -> None:
+    with pytest.raises(UsageError, match=r"--store s3://bucket/x: .* name one, as /shared/checkpoints"):
+        StoreWatch(("s3://bucket/x",), Limits(), None, None)  # type: ignore[arg-type]
+
+
 def test_an_error_that_means_broken_hardware_is_told_and_a_program_s_own_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

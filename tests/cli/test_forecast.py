@@ -52,7 +52,12 @@ def test_what_has_to_wait_is_told_for_whom_how_long_and_on_what_that_rests(gangl
 
 @pytest.mark.parametrize(
     ("words", "text"),
-    [(["--gpus", "x"], "--gpus"), (["--horizon", "soon"], "--horizon soon"), (["--gpus", "0.5555"], "--gpus")],
+    [
+        (["--gpus", "x"], "--gpus"),
+        (["--horizon", "soon"], "--horizon soon"),
+        (["--horizon", "31d"], "up to 30d"),
+        (["--gpus", "0.5555"], "--gpus"),
+    ],
 )
 def test_what_is_no_spec_is_told_by_flag(words: list[str], text: str, gangline: Gangline) -> None:
     ran = gangline("forecast", *words)

@@ -39,6 +39,10 @@ def test_a_node_is_cordoned_and_used_again(gangline: Gangline) -> None:
     assert gangline("jobs", "--after", said["decided_index"]).code == 0
     assert node_state(gangline) == "cordoned"
     assert "its fan is loud" in gangline("nodes").out
+    again = gangline("node", "cordon", node_id())
+    assert again.code == 4
+    assert f"is cordoned already (its fan is loud): `gangline node uncordon {node_id()}`" in again.err
+    assert gangline("node", "cordon", node_id(), "--reason", "it smokes").code == 0
     job = submitted(gangline, "sleep", "600")
     assert state_of(gangline, job) == "pending"
     assert gangline("node", "uncordon", node_id()).code == 0
@@ -76,6 +80,7 @@ def test_a_job_is_held_released_retried_and_given_another_priority(gangline: Gan
     until(lambda: state_of(gangline, job) == "pending", "the requeue")
     assert " held " in gangline("jobs").out
     assert "is held" in document(gangline, "job", "show", job)["why"]
+    assert f"stays held, and starts only after `gangline job release {job}`" in gangline("job", "retry", job).out
     assert document(gangline, "job", "release", job)["answer"] == "CommandAccepted"
     until(lambda: state_of(gangline, job) == "running", "the second attempt")
     assert gangline("job", "retry", job).code == 0
@@ -136,6 +141,12 @@ REFUSED: dict[str, tuple[list[object], int, str]] = {
     "a priority beyond the bounds": (["job", "reprioritise", "job-aaaaaaaaaaaa", "1" * 12], 2, "32 bits"),
     "an orphan": (["queue", "set", "a/b"], 4, "'a/b' is an orphan"),
     "a guarantee that is no number": (["queue", "set", "a", "--guarantee", "much"], 2, "--guarantee much"),
+    "a guarantee of less than nothing": (
+        ["queue", "set", "a", "--guarantee", "-0.5"],
+        4,
+        "guarantee of -0.5 GPUs: name 0",
+    ),
+    "a guarantee beyond any cluster": (["queue", "set", "a", "--guarantee", "1e30"], 2, "at most 1,000,000 GPUs"),
     "a weight that is no number": (["queue", "set", "a", "--weight", "1.5"], 2, "--weight 1.5"),
     "an unknown queue": (["queue", "remove", "nowhere"], 4, "there is no queue 'nowhere'"),
     "the last queue": (["queue", "remove", "default"], 4, ": "),

@@ -124,7 +124,7 @@ WRONG = {
     "no queue at all": ("[queues]\n", "a policy has at least one queue: add one"),
     "times that contradict each other": (
         '[policy]\nprotection_from = "25h"\n',
-        ":2: policy.protection_from: protection_from_us is 90000000000, above protection_until_us",
+        ":2: policy.protection_from: protection_from is 25h, above protection_until",
     ),
     "a rule that there is not": ('[policy]\nwithout = ["luck"]\n', ":2: policy.without[0]: "),
     "a key that there is not": ("[policy]\nhalflife = 3\n", ":2: policy.halflife: "),

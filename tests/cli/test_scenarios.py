@@ -88,8 +88,18 @@ BAD = {
     "after the end": ('at = "10m"', 'at = "99m"', "expect[1].at: this is after the end"),
     "no such job": ('waits = ["sweep"]', 'waits = ["swep"]', "expect[1].waits: there is no job 'swep'"),
     "no such queue": ('queue = "research"\ngpus = 1\n', 'queue = "x"\ngpus = 1\n', "jobs.notebook: the core does not"),
-    "a policy that contradicts itself": ("ceiling = 24", "ceiling = 4", "queues.research: the policy does not hold"),
-    "levels out of order": ('reclaim_after = "4m"', 'levels = ["9h", "8h"]', "policy.levels: the policy does not"),
+    "a job that waits for a later one": (
+        'saves_in = "30s"',
+        'after = ["notebook"]',
+        "jobs.sweep.after: job 'notebook' is submitted after this one",
+    ),
+    "jobs that wait for each other": (
+        'at = "1m"',
+        'after = ["twin"]\n[jobs.twin]\nat = "1m"\nafter = ["retrain"]',
+        "jobs.retrain.after: retrain waits for twin waits for retrain, a circle",
+    ),
+    "a policy that contradicts itself": ("ceiling = 24", "ceiling = 4", "queues.research.ceiling: queue"),
+    "levels out of order": ('reclaim_after = "4m"', 'levels = ["9h", "8h"]', "policy.levels: levels has 8h after 9h"),
 }
 """By what is wrong: a text of the example, what stands there instead, and what is said of it."""
 

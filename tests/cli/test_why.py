@@ -114,7 +114,7 @@ REFUSED: dict[str, tuple[list[object], int, str]] = {
     "no time": (["why", "job-aaaaaaaaaaaa", "--at", "noon"], 2, "write an index, a time such as"),
     "a year that is none everywhere": (["why", "job-aaaaaaaaaaaa", "--at", "0001-01-01"], 2, "write an index, a time"),
     "an unknown node": (["why-not", "job-aaaaaaaaaaaa", "nowhere"], 3, "there is no node 'nowhere'"),
-    "a job that no node knows": (["why-not", "job-aaaaaaaaaaaa", node_id()], 3, "no job 'job-aaaaaaaaaaaa'"),
+    "a job that no node knows": (["why-not", "job-aaaaaaaaaaaa", node_id()], 3, "gangline: no job 'job-aaaaaaaaaaaa'"),
 }
 
 

@@ -111,23 +111,23 @@ def test_the_last_queue_is_not_removed() -> None:
 CONTRADICTIONS: dict[str, tuple[Policy, str]] = {
     "an unknown rule": (Policy(rules=("quota", "luck")), "'luck', which is no rule: the rules are quota, fair_share"),
     "a rule twice": (Policy(rules=("quota", "quota")), "'quota' 2 times"),
-    "a negative time": (Policy(min_runtime_us=-1), "min_runtime_us is -1: name 0 or more"),
-    "an interval of nothing": (Policy(room_interval_us=0), "room_interval_us is 0: name 1 or more"),
+    "a negative time": (Policy(min_runtime_us=-1), "min_runtime is -0.000001s: name 0s or more"),
+    "an interval of nothing": (Policy(room_interval_us=0), "room_interval is 0s: name a time above 0"),
     "parts above the whole": (Policy(worth_kept_ppm=1_000_001), "worth_kept_ppm is 1000001: name at most 1000000"),
     "spares that are all nodes": (Policy(spare_ppm=1_000_000), "spare_ppm is 1000000: name at most 999999"),
     "steps longer than the half-life": (
         Policy(usage_step_us=2 * HOUR_US, half_life_us=HOUR_US),
-        "usage_step_us is 7200000000, above half_life_us, which is 3600000000",
+        "usage_step is 2h, above half_life, which is 1h",
     ),
     "a protection that ends before it begins": (
         Policy(protection_from_us=24 * HOUR_US, protection_until_us=HOUR_US),
-        "protection_from_us is 86400000000, above protection_until_us, which is 3600000000",
+        "protection_from is 1d, above protection_until, which is 1h",
     ),
     "a reservation that is hard before it is made": (
         Policy(reservation_after_us=HOUR_US, reservation_hard_us=HOUR_US - 1),
         "before they are reserved for it: lower the one or raise the other",
     ),
-    "levels out of order": (Policy(levels_us=(HOUR_US, HOUR_US)), "levels_us has 3600000000 after 3600000000"),
+    "levels out of order": (Policy(levels_us=(HOUR_US, HOUR_US)), "levels has 1h after 1h"),
     "a time that overflows": (Policy(reclaim_after_us=1 << 61), "name at most"),
     "an orphan": (Policy(queues=(Queue(path="a/b"),)), "'a/b' is an orphan"),
 }
