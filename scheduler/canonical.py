@@ -50,6 +50,8 @@ _VALUE_TYPES: Mapping[str, Any] = MappingProxyType(
 
 _SCALARS = tuple(name for name in State.__struct_fields__ if name not in _VALUE_TYPES and name != "changed")
 
+_HINTS = MappingProxyType(get_type_hints(State))
+
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 
 
@@ -73,8 +75,7 @@ def from_bytes(data: bytes) -> State:
         format_, scalars, tables = msgspec.msgpack.decode(data, type=tuple[int, dict[str, Any], dict[str, list[Any]]])
         if format_ != STATE_FORMAT:
             raise Halted(f"the state has format {format_}, this version of gangline reads {STATE_FORMAT}")
-        hints = get_type_hints(State)
-        fields: dict[str, Any] = {name: msgspec.convert(value, hints[name]) for name, value in sorted(scalars.items())}
+        fields: dict[str, Any] = {name: msgspec.convert(value, _HINTS[name]) for name, value in sorted(scalars.items())}
         for name in sorted(_VALUE_TYPES):
             fields[name] = Map((key, msgspec.convert(value, _VALUE_TYPES[name])) for key, value in tables[name])
         fields["commands"] = Map((index, decode(value)) for index, value in sorted(fields["commands"].items()))

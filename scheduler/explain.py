@@ -17,17 +17,17 @@ from gangline.scheduler.views import Views
 __all__ = ["explain", "explanation", "why_not"]
 
 
-def explain(state: State, job_id: str) -> str:
-    """Return one sentence or a few about a job."""
-    return explanation(state, job_id, with_change=False).text
+def explain(state: State, job_id: str, views: Views | None = None) -> str:
+    """Return one sentence or a few about a job; whoever asks about many of one state keeps one `views` for them."""
+    return explanation(state, job_id, views, with_change=False).text
 
 
-def explanation(state: State, job_id: str, *, with_change: bool = True) -> Explanation:
+def explanation(state: State, job_id: str, views: Views | None = None, *, with_change: bool = True) -> Explanation:
     """Return all that is known of why a job stands as it does; what would change it costs a search."""
     job = state.jobs.get(job_id)
     if job is None:
         return _ended(state, job_id)
-    views = Views()
+    views = Views() if views is None else views
     views.sync(state)
     attempt = job.attempt
     if attempt is not None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gangline.events.types import WHOLE_MILLI
 from gangline.scheduler.order import natural
 from gangline.scheduler.state import Node
+from gangline.scheduler.worth import LINEAR
 
 MOST = 1 << 52
 """More CPU or memory counts as this, so that a thousand times as much is still a number of 64 bits."""
@@ -19,6 +20,20 @@ MOST = 1 << 52
 Ints = NDArray[np.int64]
 Milli = NDArray[np.int32]
 Flags = NDArray[np.bool_]
+
+
+_AS_MUCH: Ints = np.arange(WHOLE_MILLI + 1, dtype=np.int64)
+_AS_MUCH_BY_ONE = tuple(range(WHOLE_MILLI + 1))
+
+
+def _by_milli(by_hundredth: Sequence[int]) -> tuple[Ints, Sequence[int]]:
+    """Return by thousandths, as an array and one by one, what is given in steps of a hundredth."""
+    by_milli: Ints = np.repeat(np.array(by_hundredth, np.int64), WHOLE_MILLI // 100)[: WHOLE_MILLI + 1]
+    return by_milli, tuple(by_milli.tolist())
+
+
+_LINEAR = _by_milli(LINEAR)
+"""Of fleets before anything has arrived, and of many new ones."""
 
 
 class Fleet:
@@ -53,9 +68,10 @@ class Fleet:
         """Into `pods`."""
         self.blocked: Flags = np.zeros(self.size, np.bool_)
         """Whether nothing may start there."""
-        self.worth_of_free: Ints = np.arange(WHOLE_MILLI + 1, dtype=np.int64)
+        self.worth_of_free: Ints = _AS_MUCH
         """What a device with so many thousandths free is worth, in thousandths of a free one."""
-        self._worth: list[int] = self.worth_of_free.tolist()
+        self._worth: Sequence[int] = _AS_MUCH_BY_ONE
+        self._learnt: Sequence[int] | None = None
         self.gpu_worth: Ints = np.zeros(self.size, np.int64)
         """The sum of that over a node's devices."""
         types = {name: place for place, name in enumerate(self.types)}
@@ -90,8 +106,10 @@ class Fleet:
 
     def set_worth(self, worth_of_free: Sequence[int]) -> None:
         """Take over what a device is worth, by its free share in steps of a hundredth (101 values)."""
-        self.worth_of_free = np.repeat(np.array(worth_of_free, np.int64), WHOLE_MILLI // 100)[: WHOLE_MILLI + 1]
-        self._worth = self.worth_of_free.tolist()
+        if worth_of_free is self._learnt:
+            return
+        self._learnt = worth_of_free
+        self.worth_of_free, self._worth = _LINEAR if worth_of_free == LINEAR else _by_milli(worth_of_free)
         self.gpu_worth = self.worth_of_free[self.free].sum(axis=1)
 
     def types_mask(self, gpu_types: Sequence[str]) -> Flags | None:

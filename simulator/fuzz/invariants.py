@@ -18,6 +18,7 @@ from gangline.events.decisions import (
 from gangline.events.types import WHOLE_MILLI, Decision
 from gangline.scheduler.explain import explain
 from gangline.scheduler.usage import used
+from gangline.scheduler.views import Views
 from gangline.simulator.fuzz.kept_views import differences
 from gangline.simulator.fuzz.ledger import Ledger
 from gangline.simulator.fuzz.scene import Scene
@@ -200,8 +201,9 @@ def every_job_that_waits_has_a_reason(scene: Scene) -> Iterator[str]:
     """Be able to say why a pending job waits."""
     if scene.state.tick_index % EXPLAINED_EVERY:
         return
+    views = Views()
     for job_id in scene.state.pending:
-        reason = explain(scene.state, job_id)
+        reason = explain(scene.state, job_id, views)
         if len(reason.split()) < FEWEST_WORDS:
             yield f"why {job_id} waits is explained by {reason!r}"
 
