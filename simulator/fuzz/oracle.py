@@ -57,12 +57,15 @@ def nobody_gives_way_in_vain(ledger: Ledger, decision: Decision) -> Iterator[str
 
 
 def who_gives_way_loses_least(ledger: Ledger, decision: Decision) -> Iterator[str]:
-    """Evict from one node those who have done the least work since their last checkpoint, of all who might go."""
+    """Evict from one node those who have done the least work since their last checkpoint, of all who might go.
+
+    Other choices are looked at on nodes that have the claimant's CPU and memory anyway: there only GPUs decide.
+    """
     policy = ledger.policy
     if policy is None or not isinstance(decision, RoomHeld) or decision.reason in NO_EVICTIONS:
         return
     spec, victims = ledger.jobs[decision.job_id].spec, ledger.orders.get(decision.job_id, ())
-    plain = is_small(ledger, spec) and spec.gpus and not spec.cpu_milli and not spec.memory_bytes and not spec.roles
+    plain = is_small(ledger, spec) and spec.gpus and not spec.roles
     if not plain or not victims or not is_small_world(ledger) or decision.reason in {"fill", "batch"}:
         return
     if not all(on_one_node(ledger, victim) for victim in victims):
@@ -72,7 +75,7 @@ def who_gives_way_loses_least(ledger: Ledger, decision: Decision) -> Iterator[st
     willing = borrowers(ledger, policy, decision.job_id, gpu_type, also=victims, willing=True)
     willing += lower_ones(ledger, policy, decision.job_id, gpu_type, also=victims)
     for node in open_nodes(ledger, decision.job_id):
-        if node.gpu_type != gpu_type:
+        if node.gpu_type != gpu_type or not node.feeds(spec, spec.gpus):
             continue
         there = [one for one in willing if on_one_node(ledger, one) == node.node_id]
         for count in range(1, len(there) + 1):
