@@ -10,11 +10,12 @@ from gangline.events.decisions import GangBound
 from gangline.events.policy import Policy
 from gangline.events.types import Share
 from gangline.scheduler import usage
-from gangline.scheduler.fleet import Flags
+from gangline.scheduler.fleet import Flags, Ints
 from gangline.scheduler.placement import place
 from gangline.scheduler.reducers import commands, gangs, jobs
-from gangline.scheduler.room import standing
+from gangline.scheduler.room import plan, search, standing
 from gangline.scheduler.room.claims import Bench
+from gangline.scheduler.room.freeing import COUNT_BITS, all_on
 from gangline.scheduler.room.standing import Claimant
 from gangline.scheduler.room.trial import Trial
 from gangline.scheduler.round import Round
@@ -22,6 +23,7 @@ from gangline.scheduler.rules import placement, room
 from gangline.scheduler.shapes import Shape
 from gangline.scheduler.state import Job, Node
 from gangline.scheduler.views import UsesView, Views
+from gangline.scheduler.views.running import Runs
 from gangline.simulator.fuzz.generator import generate
 from gangline.simulator.fuzz.scene import Violation
 from gangline.simulator.fuzz.world import run
@@ -29,8 +31,16 @@ from gangline.simulator.fuzz.world import run
 WORLDS = 60
 """Within which a break has to show."""
 
-FIRST = {"ceilings bind nobody": 26, "who was evicted evicts back": 32}
+FIRST = {
+    "ceilings bind nobody": 26,
+    "who was evicted evicts back": 32,
+    "guarantees bind nobody who is not preemptible": 40,
+    "who loses most gives way": 60,
+}
 """The first seed where that of others, 0, is far from a world that shows the break."""
+
+MOST_LOST = 1 << 30
+"""GPU seconds, more than anybody loses in these worlds."""
 
 Patch = tuple[object, str, object]
 
@@ -56,6 +66,20 @@ def _without_ceilings(uses: UsesView, queue: str, gpu_type: str, milli: int, *, 
         uses.fixed[path, gpu_type] + milli <= uses.tree.limits(path, gpu_type).guarantee_milli
         for path in uses.tree.prefixes(queue)
     )
+
+
+def _without_guarantees(uses: UsesView, queue: str, gpu_type: str, milli: int, *, preemptible: bool) -> bool:
+    del preemptible
+    return all(
+        (ceiling := uses.tree.limits(path, gpu_type).ceiling_milli) is None
+        or uses.use[path, gpu_type] + milli <= ceiling
+        for path in uses.tree.prefixes(queue)
+    )
+
+
+def _dear_ones(runs: Runs, _last_resort: Flags | None = None) -> Ints:
+    costs: Ints = (MOST_LOST - runs.lost << COUNT_BITS) + 1
+    return costs
 
 
 def _everybody_borrows(uses: UsesView, policy: Policy, queue: str, claimant: Claimant) -> tuple[bool, bool, bool, bool]:
@@ -88,11 +112,20 @@ BREAKS: dict[str, tuple[Sequence[Patch], str]] = {
     "a rank is left out": ([(placement, "binding", _without_last(placement.binding))], "every_gang_is_whole"),
     "usage never decays": ([(usage, "factor_of", lambda *_: 1 << usage.FACTOR_BITS)], "usage_adds_up"),
     "ceilings bind nobody": ([(UsesView, "allows", _without_ceilings)], "no_ceiling_is_exceeded"),
+    "guarantees bind nobody who is not preemptible": (
+        [(UsesView, "allows", _without_guarantees)],
+        "who_is_not_preemptible_does_not_borrow",
+    ),
     "those within guarantee are evicted": ([(standing, "_stands", _everybody_borrows)], "only_borrowers_give_way"),
     "who was evicted evicts back": (
         [(room, "without_ping_pong", lambda _round, _job, rules: list(rules))],
         "nobody_is_evicted_back",
     ),
+    "all of a node give way": (
+        [(search, "cheapest", lambda items, node, _short: all_on(items, node))],
+        "nobody_gives_way_in_vain",
+    ),
+    "who loses most gives way": ([(plan, "costs_of", _dear_ones)], "who_gives_way_loses_least"),
     "nobody is shielded": (
         [(Bench, "unshielded", lambda bench: np.ones(bench.runs.size, np.bool_))],
         "victims_have_run_for_a_while",
