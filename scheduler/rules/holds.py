@@ -10,6 +10,10 @@ from gangline.events.types import Share
 from gangline.scheduler.recovery import reduced
 from gangline.scheduler.round import Round
 from gangline.scheduler.state import Job, State
+from gangline.scheduler.views.uses import quota_is_on
+
+OWN = ("move", "grow", "shrink")
+"""Reasons to give way for which the next attempt has something held for it."""
 
 
 def decide(round_: Round) -> None:
@@ -18,7 +22,7 @@ def decide(round_: Round) -> None:
     for job_id in sorted(state.room):
         room = state.room[job_id]
         job = state.jobs.get(job_id)
-        cause = _over(state, job, room)
+        cause = _over(state, job, room) or _barred(round_, job, room)
         decision: RoomHeld | RoomReleased | None = None
         if cause is not None:
             decision = RoomReleased(job_id=job_id, cause=cause)
@@ -37,9 +41,33 @@ def _over(state: State, job: Job | None, room: RoomHeld) -> str | None:
         return "the job has ended"
     if job.held:
         return "the job is held by its user"
+    if any(barrier != "upload" for barrier in job.barriers):
+        return "the job may not start now"
     if room.until_us is not None and room.until_us <= state.now_us and "upload" not in job.barriers:
         return "it was held long enough"
     return None
+
+
+def _barred(round_: Round, job: Job | None, room: RoomHeld) -> str | None:
+    """Return which limit was lowered so far that a claimant may not start on what is held for it; None if it may.
+
+    Limits that are lowered stop nobody who runs: so who only starts anew on what he has keeps it.
+    """
+    policy, uses = round_.policy, round_.views.uses
+    if job is None or policy is None or not quota_is_on(policy) or _starts_anew(job, room):
+        return None
+    for queue, gpu_type, _, preemptible in uses.charges.get(job.job_id, ()):
+        if not uses.allows(queue, gpu_type, 0, preemptible=preemptible):
+            return f"queue {queue} may not have so much any more"
+    return None
+
+
+def _starts_anew(job: Job, room: RoomHeld) -> bool:
+    """Whether something is held for a job because it failed, is moved or resized, and not because others give way."""
+    if room.until_us is not None:
+        return True
+    evicted = job.evicted
+    return evicted is not None and evicted.attempt == job.attempts and evicted.reason == room.reason in OWN
 
 
 def _lost(state: State, share: Share) -> str | None:

@@ -25,6 +25,7 @@ from gangline.scheduler.state import Job, State
 from gangline.scheduler.views import Views
 from gangline.scheduler.views.pending import GroupKey, may_start
 
+RULE = "reservation"
 MAX_TRIED = 16
 """Waiting gangs of which it is found out whether an eviction could help them, at each interval."""
 NEVER_US = 1 << 62
@@ -40,22 +41,26 @@ class Nodes(NamedTuple):
 def decide(round_: Round) -> None:
     """Choose the nodes of all reservations anew, and make new ones."""
     policy, state = round_.policy, round_.state
-    if policy is None or "reservation" not in policy.rules:
+    if policy is None:
         return
+    on = RULE in policy.rules and policy.reservations_max > 0
     for job_id in sorted(state.reserved):
-        cause = _over(state, state.jobs.get(job_id))
+        cause = _over(state, state.jobs.get(job_id)) if on else "policy lets no gang reserve nodes any more"
         if cause is not None and not round_.emit(ReservationDropped(job_id=job_id, cause=cause)):
             return
     state = round_.state
-    if not state.pending or not is_due(state, policy.reservation_interval_us):
+    if not on or not state.pending or not is_due(state, policy.reservation_interval_us):
         return
     free_at = _Freeing(round_)
     taken: Flags = np.zeros(round_.views.nodes.fleet.size, np.bool_)
     left = policy.reservations_max
     for job, group in _waiting(round_, policy):
-        if not left or round_.full:
+        if round_.full:
             return
-        left -= _reserve(round_, policy, group, job, free_at, taken)
+        if left:
+            left -= _reserve(round_, policy, group, job, free_at, taken)
+        elif job.job_id in round_.state.reserved:
+            round_.emit(ReservationDropped(job_id=job.job_id, cause="policy lets fewer gangs reserve nodes than did"))
 
 
 def _over(state: State, job: Job | None) -> str | None:
