@@ -23,7 +23,7 @@ from gangline.cli import values
 from gangline.cli.toml_file import TomlFile
 from gangline.cli.values import Bad, Reader, within
 from gangline.events.policy import RULES, Order, Policy, Queue, Quota
-from gangline.scheduler.rules.policy_checks import fault_of
+from gangline.scheduler.rules.policy_checks import BOUNDS, fault_of
 from gangline.schemas.errors import UsageError
 
 MOST = 2**31 - 1
@@ -44,8 +44,13 @@ def read_policy(value: object) -> Policy:
 def refuse_policy(file: TomlFile, policy: Policy) -> None:
     """Raise UsageError with the line, if a policy that a file says does not hold together."""
     fault = fault_of(policy)
-    if fault is not None:
-        raise UsageError(file.located(fault.keys, fault.message))
+    if fault is None:
+        return
+    keys, said = fault.keys, file.table.get("policy", {})
+    if keys[0] == "policy" and keys[-1] not in said:
+        # It contradicts a default, which stands in no line.
+        keys = next((("policy", key) for key in said if key in fault.message.replace(",", "").split()), keys)
+    raise UsageError(file.located(keys, fault.message))
 
 
 def policy_of(policy: object, queues: object = None) -> Policy:
@@ -107,7 +112,7 @@ def _readers() -> dict[str, tuple[str, Reader[Any]]]:
         elif name.endswith("_bytes"):
             found[name.removesuffix("_bytes")] = (name, values.size_bytes())
         else:
-            found[name] = (name, values.integer(-MOST - 1, MOST))
+            found[name] = (name, values.integer(*BOUNDS[name]))
     return found
 
 

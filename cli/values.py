@@ -75,7 +75,7 @@ def integer(least: int | None = None, most: int | None = None) -> Reader[int]:
 
     def read(value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
-            raise Bad(f"this is a whole number, not {kind(value)}")
+            raise Bad(f"this is a whole number, not {value if isinstance(value, float) else kind(value)}")
         if (least is not None and value < least) or (most is not None and value > most):
             bounds = [f"at least {least:,}"] if least is not None else []
             bounds += [f"at most {most:,}"] if most is not None else []

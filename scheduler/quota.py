@@ -153,7 +153,9 @@ def _fault_below(path: str, by_path: Mapping[str, Queue]) -> Fault | None:
     children = [by_path[name] for name in sorted(by_path) if parent(name) == path]
     types = sorted({quota.gpu_type for queue in (above, *children) for quota in queue.quotas})
     for gpu_type in types:
-        limit = _stated(above, gpu_type)
+        limit, own = _stated(above, gpu_type), "its own"
+        if limit is None:
+            limit, own = _left_by_those_above(path, gpu_type, by_path), "what those above leave it,"
         stated = [(queue.path, _stated(queue, gpu_type) or 0) for queue in children]
         total = sum(milli for _, milli in stated)
         if limit is None or total <= limit:
@@ -161,11 +163,26 @@ def _fault_below(path: str, by_path: Mapping[str, Queue]) -> Fault | None:
         parts = ", ".join(f"'{name}' {gpus(milli)}" for name, milli in stated[:MAX_SHOWN] if milli)
         of = f" of {gpu_type}" if gpu_type else ""
         message = (
-            f"the queues below '{path}' are guaranteed {gpus(total)} GPUs{of} together ({parts}), more than its own "
+            f"the queues below '{path}' are guaranteed {gpus(total)} GPUs{of} together ({parts}), more than {own} "
             f"{gpus(limit)}: lower theirs, or raise its own"
         )
         return Fault(_keys(path, gpu_type, "guarantee"), message)
     return None
+
+
+def _left_by_those_above(path: str, gpu_type: str, by_path: Mapping[str, Queue]) -> int | None:
+    """Return what a queue that states no guarantee has; None where that depends on how large the cluster is."""
+    above = parent(path)
+    if above not in by_path:
+        return None
+    limit = _stated(by_path[above], gpu_type)
+    if limit is None:
+        limit = _left_by_those_above(above, gpu_type, by_path)
+    if limit is None:
+        return None
+    stated = [_stated(by_path[name], gpu_type) for name in sorted(by_path) if parent(name) == above]
+    silent = stated.count(None)
+    return max(limit - sum(milli for milli in stated if milli is not None), 0) // silent
 
 
 def _stated(queue: Queue, gpu_type: str) -> int | None:

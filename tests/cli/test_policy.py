@@ -115,6 +115,10 @@ WRONG = {
         '[queues.a]\nceiling = 9\nguarantee = 4\n[queues."a/b"]\nguarantee = 3\n[queues."a/c"]\nguarantee = 2\n',
         ":3: queues.a.guarantee: the queues below 'a' are guaranteed 5 GPUs together ('a/b' 3, 'a/c' 2), more than its",
     ),
+    "children guaranteed more than those above leave their parent": (
+        '[queues.a]\nguarantee = 4\n[queues."a/b"]\n[queues."a/b/c"]\nguarantee = 3\n[queues."a/d"]\nguarantee = 2\n',
+        ":3: queues.a/b.guarantee: the queues below 'a/b' are guaranteed 3 GPUs together ('a/b/c' 3), more than what ",
+    ),
     "a ceiling below the guarantee": (
         "[queues.a]\n[queues.a.types.H100]\nguarantee = 4\nceiling = 2\n",
         ":4: queues.a.types.H100.ceiling: queue 'a' has a ceiling of 2 GPUs of H100, below its guarantee of 4",
@@ -126,6 +130,15 @@ WRONG = {
         '[policy]\nprotection_from = "25h"\n',
         ":2: policy.protection_from: protection_from is 25h, above protection_until",
     ),
+    "a time that contradicts a default": (
+        '[policy]\nhead_blocks = true\nreservation_hard = "1s"\n',
+        ":3: policy.reservation_hard: reservation_after is ",
+    ),
+    "a number beyond what it may be": (
+        "[policy]\nretries = 5000\n",
+        ":2: policy.retries: this is 5,000, but has to be",
+    ),
+    "a part of a job": ("[policy]\nmoves_max = 1.5\n", ":2: policy.moves_max: this is a whole number, not 1.5"),
     "a rule that there is not": ('[policy]\nwithout = ["luck"]\n', ":2: policy.without[0]: "),
     "a key that there is not": ("[policy]\nhalflife = 3\n", ":2: policy.halflife: "),
     "a time without a unit": ("[policy]\nhalf_life = 3\n", ":2: policy.half_life: "),

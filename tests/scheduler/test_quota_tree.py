@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gangline.events.policy import Policy, Queue, Quota
-from gangline.scheduler.quota import Tree, fault_of, parent
+from gangline.scheduler.quota import Tree, fault_of, parent, prefixes
 from tests.scheduler.world import World
 
 CLUSTER = {"A100": 64_000, "H100": 128_000}
@@ -36,8 +36,9 @@ def test_a_tree_that_is_accepted_guarantees_no_more_below_a_queue_than_to_it(see
     tree = Tree(queues, CLUSTER)
     if fault_of(queues) is not None:
         return
-    # What a queue that states none is guaranteed follows from the nodes, which come and go: nothing is refused for it.
-    for above in [one.path for one in queues if one.quotas[0].guarantee_milli is not None]:
+    # Below queues that state none, it follows from the nodes, which come and go: nothing is refused for it.
+    stated = {one.path: one.quotas[0].guarantee_milli is not None for one in queues}
+    for above in [path for path in stated if any(stated[name] for name in prefixes(path))]:
         for gpu_type in CLUSTER:
             below = sum(tree.limits(path, gpu_type).guarantee_milli for path in tree.children[above])
             assert below <= tree.limits(above, gpu_type).guarantee_milli
@@ -68,13 +69,18 @@ def test_the_order_in_which_queues_are_given_changes_nothing(seed: int) -> None:
 
 
 @given(seed=st.integers(0, 5_000))
-def test_a_tree_is_refused_just_where_stated_guarantees_exceed_the_one_above(seed: int) -> None:
+def test_a_tree_is_refused_just_where_stated_guarantees_exceed_the_one_above_whatever_the_cluster(seed: int) -> None:
     queues = random_tree(seed)
     stated = {one.path: one.quotas[0].guarantee_milli for one in queues}
+    trees = [Tree(queues, {"A100": milli}) for milli in (0, 10_000_000)]
     exceeds = [
         path
-        for path, limit in stated.items()
-        if limit is not None and sum(milli or 0 for name, milli in stated.items() if parent(name) == path) > limit
+        for path in stated
+        if all(
+            sum(milli or 0 for name, milli in stated.items() if parent(name) == path)
+            > tree.limits(path, "A100").guarantee_milli
+            for tree in trees
+        )
     ]
     fault = fault_of(queues)
     assert (fault is None) == (not exceeds)
