@@ -1,6 +1,7 @@
 """A policy is shown as the file that activates it; what is wrong in a file is told by line, table and key."""
 
 import json
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +10,10 @@ import msgspec
 import pytest
 
 from gangline.cli.policy_file import read_policy
-from gangline.cli.policy_text import changes, policy_text
+from gangline.cli.policy_text import changes, fields, policy_text
 from gangline.events.policy import RULES, Policy, Queue, Quota
 from gangline.events.types import HOUR_US
+from gangline.scheduler.rules.policy_checks import fault_of
 from tests.cli.invoke import Gangline, document
 from tests.cli.running import Up, until, up
 
@@ -20,6 +22,7 @@ TREE = (
     Queue(path="vision/big cars", quotas=(Quota(weight=3), Quota(gpu_type="H100 80GB", guarantee_milli=0, weight=1))),
     Queue(path="speech", quotas=(Quota(),)),
 )
+PAGE = Path(__file__).parents[2] / "docs/policy.md"
 POLICIES = {
     "the default": Policy(queues=(Queue(path="default", quotas=(Quota(),)),)),
     "a tree with types": Policy(queues=TREE),
@@ -44,6 +47,33 @@ def test_what_is_shown_is_read_as_the_same_policy(name: str) -> None:
     assert msgspec.structs.replace(read, queues=()) == msgspec.structs.replace(policy, queues=())
     assert sorted(read.queues, key=lambda queue: queue.path) == sorted(policy.queues, key=lambda queue: queue.path)
     assert not list(changes(policy, read))
+
+
+def documented() -> dict[str, str]:
+    """Return the fields that the page has in its tables, with the default that it gives."""
+    rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", PAGE.read_text(), re.MULTILINE)
+    assert len(rows) == len({key for key, _ in rows})
+    return dict(rows)
+
+
+def test_the_page_has_every_field_of_a_policy_with_its_default() -> None:
+    now, said = fields(Policy()), documented()
+    del now["rules"]
+    assert sorted(said) == sorted(now)
+    different = {key: f"the page says {said[key]}, the default is {now[key]}" for key in now if said[key] != now[key]}
+    assert not different, f"mend {PAGE}"
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_page_has_a_sentence_for_every_rule(rule: str) -> None:
+    assert re.search(rf"^\| `{rule}` \| \w[^|]+\. \|$", PAGE.read_text(), re.MULTILINE)
+
+
+def test_the_page_s_example_is_a_policy() -> None:
+    (example,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    read = read_policy(tomllib.loads(example))
+    assert "fill" not in read.rules
+    assert fault_of(read) is None
 
 
 def test_what_changes_is_told_by_key_and_queue() -> None:
