@@ -89,9 +89,9 @@ class Policy(Value, frozen=True, kw_only=True):
     """Gangs that have nodes reserved at a time."""
     reservation_interval_us: int = 600 * SECOND_US
     """How often their nodes are chosen anew."""
-    reservation_after_us: int = 20 * HOUR_US
+    reservation_after_us: int = 72 * HOUR_US
     """Wait after which a gang that no eviction can help gets a reservation; one idles nodes, so it is a last resort."""
-    reservation_hard_us: int = 24 * HOUR_US
+    reservation_hard_us: int = 96 * HOUR_US
     """Age of a reservation from which nothing new starts on its nodes."""
     room_interval_us: int = 60 * SECOND_US
     """How often room is made while jobs wait."""
