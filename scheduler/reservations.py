@@ -10,6 +10,11 @@ def is_hard(state: State, policy: Policy, job: Job) -> bool:
     return state.now_us - job.pending_since_us >= policy.reservation_hard_us
 
 
+def starves(state: State, policy: Policy, job: Job) -> bool:
+    """Whether a job that nodes may be reserved for has waited so long that levels and grown shields no longer count."""
+    return "reservation" in policy.rules and job.spec.gpus > 1 and is_hard(state, policy, job)
+
+
 def expected_end_us(state: State, job: Job) -> int | None:
     """Return the core time at which a pending job would end if it started now; None if nothing is known of such jobs.
 

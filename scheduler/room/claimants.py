@@ -7,6 +7,7 @@ from typing import NamedTuple
 from gangline.events.policy import Policy
 from gangline.scheduler.elastic import least
 from gangline.scheduler.fleet import Flags
+from gangline.scheduler.reservations import starves
 from gangline.scheduler.room.claims import Bench, Claim, Victims
 from gangline.scheduler.room.standing import Claimant, standing_of
 from gangline.scheduler.round import Round
@@ -65,6 +66,7 @@ def claims_of(round_: Round, policy: Policy, group: GroupKey, job: Job, runs: Ru
             waited_us=waited_us(state, job),
             gpu_type=gpu_type,
             standing=standing,
+            starves=starves(state, policy, job),
         )
         found.append(Claiming(claim, nodes, Bench(policy, runs, index)))
     return found

@@ -25,6 +25,8 @@ class Claim(NamedTuple):
     """In all."""
     gpu_type: str
     standing: Standing
+    starves: bool = False
+    """Whether it has waited so long that no level keeps it from whoever gives way by service."""
 
 
 class Bench(NamedTuple):
@@ -51,6 +53,12 @@ class Bench(NamedTuple):
         policy, runs = self.policy, self.runs
         least = np.where(runs.gang, policy.gang_min_runtime_us, policy.min_runtime_us)
         return least + policy.shield_step_us * runs.preemptions
+
+    def ran_long_enough(self) -> Flags:
+        """Return who has run for as long as everyone may, however often he was evicted."""
+        runs = self.runs
+        found: Flags = runs.run_us >= np.where(runs.gang, self.policy.gang_min_runtime_us, self.policy.min_runtime_us)
+        return found
 
     def unshielded(self) -> Flags:
         """Return who has run long enough, and was not evicted too often."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from gangline.events.policy import Policy
 from gangline.events.types import Decision
 from gangline.scheduler.recovery import incomplete
+from gangline.scheduler.reservations import starves
 from gangline.scheduler.room import (
     batch,
     consolidation,
@@ -52,6 +53,7 @@ def decide(round_: Round) -> None:
         return
     _for_incomplete(round_, policy)
     still_open = _for_each(round_, policy)
+    _for_starving(round_, policy)
     if still_open and is_due(state, policy.reclaim_interval_us) and not round_.full:
         _reclaim_a_gang(round_, policy, still_open)
     for name, rule in (("fill", fill.decide), ("batch", batch.decide)):
@@ -69,6 +71,19 @@ def _for_incomplete(round_: Round, policy: Policy) -> None:
             _, decisions = _room_for(round_, policy, job, claims)
         if decisions and not round_.emit(*decisions):
             return
+
+
+def _for_starving(round_: Round, policy: Policy) -> None:
+    """Make room for those for which nodes are reserved for good, though others of their group were submitted before."""
+    for job_id, _ in sorted(round_.state.reserved.items(), key=lambda item: (item[1].since_us, item[0])):
+        state, views = round_.state, round_.views
+        job = state.jobs.get(job_id)
+        if round_.full or job is None or not may_start(state, job) or not starves(state, policy, job):
+            continue
+        claims = claims_of(round_, policy, views.pending.group_of(job_id), job, views.running.runs(state, policy))
+        _, decisions = _room_for(round_, policy, job, claims)
+        if decisions:
+            round_.emit(*decisions)
 
 
 def _for_each(round_: Round, policy: Policy) -> list[GroupKey]:

@@ -181,6 +181,48 @@ def test_a_gang_under_a_flood_waits_at_most_until_hard_and_for_the_longest_job_o
         assert waited_s <= hard_s + longest_s
 
 
+def test_a_gang_that_has_waited_until_hard_takes_from_its_own_level_and_though_shields_have_grown() -> None:
+    it = world(4, reservation_hard_us=3_600 * SECOND_US, shield_step_us=10_000 * SECOND_US)
+    running = [it.runs(gpus=8) for _ in range(2)]
+    urgent = it.submit(gpus=8, priority=1)
+    often = the(PreemptionOrdered, it.passes(1_860)).job_id
+    it.exits(often, -15)
+    it.tick()
+    it.exits(urgent)
+    it.tick()
+    assert it.is_running(often)
+    gang = it.submit(gpus=16)
+    assert all_of(PreemptionOrdered, it.passes(3_540)) == []
+    orders = all_of(PreemptionOrdered, it.passes(120))
+    assert sorted((one.job_id, one.reason, one.claimant) for one in orders) == [
+        (job_id, "service", gang) for job_id in sorted(running)
+    ]
+
+
+def test_it_takes_from_them_though_others_like_it_were_submitted_before() -> None:
+    it = world(4, reservation_hard_us=3_600 * SECOND_US)
+    before, other = it.runs(gpus=8), it.runs(gpus=8)
+    gang = it.submit(gpus=8)
+    it.passes(2_400)
+    it.submit(gpus=8, priority=1, preemptible=False)
+    evicted = the(PreemptionOrdered, it.passes(60)).job_id
+    it.exits(evicted, -15)
+    it.tick()
+    assert all_of(PreemptionOrdered, it.passes(1_020)) == []
+    order = the(PreemptionOrdered, it.passes(180))
+    assert {evicted, order.job_id} == {before, other}
+    assert (order.reason, order.claimant) == ("service", gang)
+
+
+def test_it_takes_nothing_from_a_queue_within_its_guarantee() -> None:
+    teams = tuple(Queue(path=path, quotas=(Quota(guarantee_milli=8_000),)) for path in ("a", "b"))
+    it = world(4, queues=teams, reservation_hard_us=3_600 * SECOND_US)
+    it.runs(gpus=8, queue="a")
+    it.runs(gpus=8, queue="b", preemptible=False)
+    it.submit(gpus=16, queue="b")
+    assert all_of(PreemptionOrdered, it.passes(8_000)) == []
+
+
 def test_what_a_gang_leaves_of_its_reserved_node_goes_at_once_to_who_was_tried_before_it() -> None:
     it = world(1)
     first = fixed(it, 4, 100)
