@@ -7,15 +7,13 @@ from typing import NamedTuple
 
 from gangline.agents import inventory
 from gangline.agents.inventory import Inventory
-from gangline.events.types import Gpu
+from gangline.events.types import GIB, Gpu
 
 LEAST_FREE_BYTES = 1 << 30
 """A disk with less has no room for a job's code and output."""
 
 TRIED_BYTES = 1 << 20
 """So much is written to the disk, synced and read back."""
-
-GIB = 1 << 30
 
 
 class Examined(NamedTuple):

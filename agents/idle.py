@@ -12,7 +12,7 @@ from gangline.agents import shim
 from gangline.agents.facts import Facts
 from gangline.agents.outbox import Outbox
 from gangline.agents.run_folder import AttemptKey, Plan
-from gangline.events.types import Value
+from gangline.events.types import SECOND_US, Value
 
 LONGEST_SAMPLE_S = 10.0
 """Between two looks; shorter time-outs are looked at `SAMPLES` times."""
@@ -22,7 +22,6 @@ SAMPLES = 5
 BUSY_CPU_PPM = 20_000
 """Part of a core from which the ranks are at work: twenty thousandths."""
 
-MILLION = 1_000_000
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +43,7 @@ class IdleWatch:
         self._plan = plan
         self._facts = facts
         self._outbox = outbox
-        self._timeout_s = (plan.idle_timeout_us or 0) / MILLION
+        self._timeout_s = (plan.idle_timeout_us or 0) / SECOND_US
         self._every_s = min(LONGEST_SAMPLE_S, self._timeout_s / SAMPLES)
         self._before: Sample | None = None
         self._busy_s = time.monotonic()
@@ -55,7 +54,7 @@ class IdleWatch:
         """Look if it is time to, and report."""
         if time.monotonic() < self._due_s:
             return
-        since_us = 0 if self._before is None else time.time_ns() // 1000 - round(2 * self._every_s * MILLION)
+        since_us = 0 if self._before is None else time.time_ns() // 1000 - round(2 * self._every_s * SECOND_US)
         now = look_at(shim_pid, self._plan, since_us)
         self._due_s = now.at_s + self._every_s
         if self._before is None or is_busy(self._before, now):
@@ -63,7 +62,7 @@ class IdleWatch:
         self._before = now
         idle_s = now.at_s - self._busy_s
         if idle_s >= self._timeout_s:
-            fact = self._facts.idled(self._key, round(idle_s * MILLION))
+            fact = self._facts.idled(self._key, round(idle_s * SECOND_US))
             if self._outbox.put(self._key.job_id, fact):
                 _log.warning("attempt %d of %s was idle for %.0f s", self._key.attempt, self._key.job_id, idle_s)
                 self._due_s = now.at_s + self._timeout_s
@@ -75,7 +74,7 @@ def is_busy(before: Sample, now: Sample) -> bool:
         return now.gpu_busy
     elapsed_s = now.at_s - before.at_s
     # Less than before: a process has ended unseen by its parent, so something went on.
-    return now.cpu_s < before.cpu_s or (now.cpu_s - before.cpu_s) * MILLION >= elapsed_s * BUSY_CPU_PPM
+    return now.cpu_s < before.cpu_s or (now.cpu_s - before.cpu_s) * SECOND_US >= elapsed_s * BUSY_CPU_PPM
 
 
 def look_at(shim_pid: int, plan: Plan, since_us: int) -> Sample:

@@ -17,7 +17,7 @@ import msgspec
 from gangline.agents.facts import Facts, now_us
 from gangline.agents.outbox import Outbox
 from gangline.agents.run_folder import AttemptKey, Plan
-from gangline.events.types import Value
+from gangline.events.types import MILLION, SECOND_US, Value
 from gangline.schemas.spool import OWN_TIME, Point, SpoolError, read_spool, spool_path
 
 WINDOW_S = 60.0
@@ -38,7 +38,6 @@ KEPT_WINDOWS = 10
 MAX_READS = 16
 """Batches of a spool that one look takes in; what is behind is read at the next."""
 
-MILLION = 1_000_000
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +70,7 @@ class _Measured:
             self.last = point
         own_s = point.values.get(OWN_TIME)
         if own_s is not None and self.last is not self.first:
-            self.own_us += round(max(own_s, 0.0) * MILLION)
+            self.own_us += round(max(own_s, 0.0) * SECOND_US)
         elif self.last is point and self.last is not self.first:
             self.all_own = False
 
@@ -105,7 +104,7 @@ class PaceWatch:
         self._plan = plan
         self._spool = spool
         self._node_id = node_id
-        self._window_us = round(window_s * MILLION)
+        self._window_us = round(window_s * SECOND_US)
         self._facts = facts
         self._outbox = outbox
         self._measured = {one.rank: _Measured() for one in plan.ranks}
@@ -119,7 +118,7 @@ class PaceWatch:
         """Measure, share and compare, if it is time to. What cannot be read now is tried again at the next look."""
         if self._plan.world_size <= 1 or self._plan.pace is None or time.monotonic() < self._due_s:
             return
-        self._due_s = time.monotonic() + self._window_us / MILLION / 2
+        self._due_s = time.monotonic() + self._window_us / SECOND_US / 2
         try:
             if self._measure() and len(self._plan.ranks) < self._plan.world_size:
                 self._share(Path(self._plan.pace))

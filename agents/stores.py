@@ -10,11 +10,9 @@ from pathlib import Path
 
 from gangline.agents.facts import Facts
 from gangline.agents.outbox import Outbox
-from gangline.events.types import Value
+from gangline.events.types import MILLION, Value
 from gangline.schemas.errors import UsageError
 from gangline.schemas.launch import folder_of_uri
-
-MILLION = 1_000_000
 
 FULL_PPM = 900_000
 """Used part from which a store is under pressure: above it many file systems become slow, and large jobs fail."""

@@ -3,10 +3,9 @@
 from gangline.events import codec
 from gangline.events.control import CheckpointUploaded, NodeRegistered, RanksExited, RanksStarted, SubmitJob
 from gangline.events.log import Entry
-from gangline.events.types import CheckpointRef, Code, Event, Gpu, JobSpec, Meta, RankExit
+from gangline.events.types import GIB, CheckpointRef, Code, Event, Gpu, JobSpec, Meta, RankExit
 
 MADE_AT_US = 1_750_000_000_000_000
-GIB = 1 << 30
 
 
 def meta(number: int, actor: str, command_id: bytes | None = None) -> Meta:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from benchmarks.figures import Figure
 from benchmarks.log_fold import quiet_collector
-from benchmarks.tick_world import GANGS, GPUS, HOUR_US, TickWorld, Took, Watch, total
+from benchmarks.tick_world import GANGS, GPUS, TickWorld, Took, Watch, total
 from gangline.events.policy import Policy, Queue, Quota
-from gangline.events.types import JobSpec
+from gangline.events.types import HOUR_US, JobSpec
 from gangline.scheduler.explain import explain
 
 SIZES = ((4_096, 10_000, 100.0), (40_960, 50_000, 1_000.0))

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from benchmarks.records import GIB
 from gangline.events import codec, ids
 from gangline.events.control import (
     ActivatePolicy,
@@ -25,15 +24,13 @@ from gangline.events.decisions import (
     PreemptionOrdered,
 )
 from gangline.events.policy import Policy
-from gangline.events.types import Decision, Event, Gpu, JobSpec, Meta, RankExit
+from gangline.events.types import GIB, HOUR_US, SECOND_US, Decision, Event, Gpu, JobSpec, Meta, RankExit
 from gangline.scheduler.decide import decide
 from gangline.scheduler.evolve import evolve
 from gangline.scheduler.state import State
 from gangline.scheduler.views import Views
 
 START_US = 1_750_000_000_000_000
-SECOND_US = 1_000_000
-HOUR_US = 3600 * SECOND_US
 STEP_US = 5 * SECOND_US
 """What a tick may count for at most, and so the time between two rounds here."""
 POD_NODES = 32

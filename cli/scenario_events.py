@@ -7,12 +7,12 @@ from gangline.cli import values
 from gangline.cli.policy_file import policy_of, queue
 from gangline.cli.scenario_names import by_name, names
 from gangline.cli.values import Bad, Reader, within
+from gangline.events.types import MILLION
 from gangline.simulator.scenario import COMMANDS, Deed, Expectation, Happening
 
 _JOB: Mapping[str, Reader[Any]] = {"job": values.text}
 _NODE: Mapping[str, Reader[Any]] = {"node": values.text}
 _REASON: Mapping[str, Reader[Any]] = {"reason": values.text}
-_MILLION = 1_000_000
 
 DEEDS: Mapping[Deed, tuple[Mapping[str, Reader[Any]], tuple[str, ...]]] = {
     "cancel": ({**_JOB, **_REASON}, ("job",)),
@@ -33,7 +33,7 @@ DEEDS: Mapping[Deed, tuple[Mapping[str, Reader[Any]], tuple[str, ...]]] = {
     "reject_checkpoint": ({**_JOB, **_REASON}, ("job",)),
     "slow": ({**_JOB, "rank": values.integer(0), "times": values.milli}, ("job", "rank", "times")),
     "idle": ({**_JOB, "for": values.duration_us(1)}, ("job", "for")),
-    "storage": ({"pressed": values.flag, "used_ppm": values.integer(0, _MILLION)}, ("pressed",)),
+    "storage": ({"pressed": values.flag, "used_ppm": values.integer(0, MILLION)}, ("pressed",)),
     "lose_node": ({**_NODE, "for": values.duration_us(1)}, ("node",)),
     "unhear_node": (_NODE, ("node",)),
     "hear_node": (_NODE, ("node",)),

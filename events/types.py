@@ -32,8 +32,12 @@ PreemptionReason = Literal[
 
 WHOLE_MILLI = 1000
 """Thousandths of a whole GPU."""
+MILLION = 1_000_000
+"""What `_ppm` counts in."""
 SECOND_US = 1_000_000
 HOUR_US = 3600 * SECOND_US
+MIB = 1 << 20
+GIB = 1 << 30
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, gc=False):

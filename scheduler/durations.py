@@ -7,8 +7,9 @@ enough jobs is asked.
 
 from immutables import Map
 
+from gangline.events.types import SECOND_US
+
 BUCKETS_PER_OCTAVE = 4
-SECOND_US = 1_000_000
 PERCENT = 90
 ENOUGH = 20
 """Jobs that a group has to have seen, or a broader one is asked."""

@@ -26,7 +26,7 @@ def _from_1(plain: Plain) -> Plain:
     now_us = plain.scalars["now_us"]
     milli: dict[str, int] = {}
     for _, job in plain.tables["jobs"]:
-        job |= {"admitted_us": now_us, "pending_since_us": now_us}
+        job |= {"pending_since_us": now_us}
         attempt = job["attempt"]
         if attempt is None:
             continue

@@ -172,17 +172,14 @@ def _fault_below(path: str, by_path: Mapping[str, Queue]) -> Fault | None:
 
 def _left_by_those_above(path: str, gpu_type: str, by_path: Mapping[str, Queue]) -> int | None:
     """Return what a queue that states no guarantee has; None where that depends on how large the cluster is."""
-    above = parent(path)
-    if above not in by_path:
-        return None
-    limit = _stated(by_path[above], gpu_type)
-    if limit is None:
-        limit = _left_by_those_above(above, gpu_type, by_path)
-    if limit is None:
-        return None
-    stated = [_stated(by_path[name], gpu_type) for name in sorted(by_path) if parent(name) == above]
-    silent = stated.count(None)
-    return max(limit - sum(milli for milli in stated if milli is not None), 0) // silent
+    limit: int | None = None
+    for name in prefixes(path):
+        own = _stated(by_path[name], gpu_type)
+        if own is None and limit is not None:
+            beside = [_stated(by_path[one], gpu_type) for one in sorted(by_path) if parent(one) == parent(name)]
+            own = max(limit - sum(milli for milli in beside if milli is not None), 0) // beside.count(None)
+        limit = own
+    return limit
 
 
 def _stated(queue: Queue, gpu_type: str) -> int | None:

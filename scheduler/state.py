@@ -104,7 +104,6 @@ class Job(Value, frozen=True, kw_only=True):
     uploads: tuple[CheckpointUploaded, ...] = ()
     """To be answered in the next round."""
     answer_forgotten: bool = False
-    admitted_us: int = 0
     pending_since_us: int = 0
     """Core time since which it waits, or waited for its live attempt."""
     waited_us: int = 0

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from gangline.events.decisions import TypePrice, WorthLearnt
-from gangline.events.types import WHOLE_MILLI, Value
+from gangline.events.types import MILLION, WHOLE_MILLI, Value
 from gangline.scheduler.cutting_stock import solve
 
 STEP_MILLI = 10
@@ -23,7 +23,6 @@ RATIO_PERCENT = 90
 MAX_PRICE = 1_000_000
 MAX_TYPE_SETS = 256
 """Further sets of GPU types that jobs accept count as if they accepted any."""
-PPM = 1_000_000
 
 LINEAR = tuple(range(0, WHOLE_MILLI + 1, STEP_MILLI))
 """What holes are worth before anything has arrived: their size."""
@@ -93,15 +92,15 @@ def learn(seen: Seen, free_milli: Sequence[tuple[str, int]]) -> WorthLearnt:
 
 def learnt(seen: Seen, worth: WorthLearnt, kept_ppm: int) -> Seen:
     """Return the sums with what was learnt of them, and this part of them kept: with time, old jobs count for less."""
-    if kept_ppm >= PPM:
+    if kept_ppm >= MILLION:
         return replace(seen, worth=worth)
     return replace(
         seen,
-        sizes=tuple(count * kept_ppm // PPM for count in seen.sizes),
-        by_types=tuple((types, kept) for types, milli in seen.by_types if (kept := milli * kept_ppm // PPM)),
-        gpu_milli=seen.gpu_milli * kept_ppm // PPM,
-        cpu_milli=seen.cpu_milli * kept_ppm // PPM,
-        memory_bytes=seen.memory_bytes * kept_ppm // PPM,
+        sizes=tuple(count * kept_ppm // MILLION for count in seen.sizes),
+        by_types=tuple((types, kept) for types, milli in seen.by_types if (kept := milli * kept_ppm // MILLION)),
+        gpu_milli=seen.gpu_milli * kept_ppm // MILLION,
+        cpu_milli=seen.cpu_milli * kept_ppm // MILLION,
+        memory_bytes=seen.memory_bytes * kept_ppm // MILLION,
         worth=worth,
     )
 

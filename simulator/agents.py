@@ -11,7 +11,7 @@ from gangline.events.control import (
     UncordonNode,
 )
 from gangline.events.decisions import AttemptStopOrdered, GangBound, PreemptionOrdered
-from gangline.events.types import CheckpointRef, Gpu, RankExit, Share
+from gangline.events.types import MIB, CheckpointRef, Gpu, RankExit, Share
 from gangline.simulator.driver import Driver
 from gangline.simulator.observer import Observer
 from gangline.simulator.run import Next, Run, segments
@@ -19,7 +19,6 @@ from gangline.simulator.timeline import Timeline
 from gangline.simulator.virtual_job import VirtualJob
 from gangline.simulator.work import COMPLETIONS, Failures, VirtualNode
 
-MIB = 1 << 20
 SIGKILL, SIGTERM = 9, 15
 
 

@@ -12,16 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline.events.policy import Queue, Quota
-from gangline.events.types import JobSpec, Value
+from gangline.events.types import HOUR_US, WHOLE_MILLI, JobSpec, Value
 from gangline.simulator.work import SECOND_US, Failure, Failures, VirtualNode, Work, uniform_nodes
 
-HOUR_US = 3600 * SECOND_US
 DAY_US = 24 * HOUR_US
 DAYS = 33
 SETTLING_DAYS = 3
 """At the beginning, not measured."""
 NODES, NODE_GPUS, PODS = 512, 8, 16
-WHOLE_MILLI = 1000
 GUARANTEE_GPUS = 1_024
 """Of each team."""
 TEAMS = ("team-1", "team-2", "team-3", "team-4")

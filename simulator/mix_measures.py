@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from gangline.events.decisions import PreemptionOrdered
-from gangline.events.types import Decision, Value
+from gangline.events.types import WHOLE_MILLI, Decision, Value
 from gangline.simulator.claims import Claims
-from gangline.simulator.mix import DAY_US, GUARANTEE_GPUS, SETTLING_DAYS, TEAMS, WHOLE_MILLI, is_gang, milli_of, team_of
+from gangline.simulator.mix import DAY_US, GUARANTEE_GPUS, SETTLING_DAYS, TEAMS, is_gang, milli_of, team_of
 from gangline.simulator.observer import Observer
 from gangline.simulator.room import Room
 from gangline.simulator.run import Run, Segment

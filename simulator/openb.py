@@ -9,13 +9,12 @@ from pathlib import Path
 
 import msgspec
 
+from gangline.events.types import MIB, WHOLE_MILLI
 from gangline.simulator.csv_rows import BadTrace, Row, rows
 
 ATTRIBUTION = "openb trace: alibaba/clusterdata, cluster-trace-gpu-v2023 (CC BY 4.0); FGD (USENIX ATC'23)"
 TASK_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec")
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
-MIB = 1 << 20
-WHOLE_MILLI = 1000
 MAX_GPUS = 1_024
 """Of one node, and so of a task, which takes one node."""
 MAX_CPU_MILLI = 10_000_000

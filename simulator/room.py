@@ -2,10 +2,8 @@
 
 from collections.abc import Iterable
 
-from gangline.events.types import Share
+from gangline.events.types import WHOLE_MILLI, Share
 from gangline.simulator.work import VirtualNode
-
-WHOLE_MILLI = 1000
 
 
 class Room:

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from gangline.events.types import JobSpec, Value
+from gangline.events.types import GIB, JobSpec, Value
 
 SECOND_US = 1_000_000
-GIB = 1 << 30
 
 
 class Work(Value, frozen=True, kw_only=True):

@@ -29,7 +29,7 @@ def admitted(state: State, job_id: str, control_index: int, spec: JobSpec) -> St
 
 
 def _put(state: State, job: Job) -> State:
-    job = replace(job, admitted_us=state.now_us, pending_since_us=state.now_us, held=job.spec.held)
+    job = replace(job, pending_since_us=state.now_us, held=job.spec.held)
     job = follow_pressure(state, job)
     return put_job(
         state,

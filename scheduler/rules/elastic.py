@@ -9,7 +9,7 @@ import numpy as np
 
 from gangline.events.decisions import RoomHeld
 from gangline.events.policy import Policy
-from gangline.events.types import Share
+from gangline.events.types import MILLION, Share
 from gangline.scheduler.elastic import RULE, largest, of_size, size_of, sizes
 from gangline.scheduler.recovery import incomplete
 from gangline.scheduler.room.claims import Bench
@@ -23,8 +23,6 @@ from gangline.scheduler.state import Job
 
 MAX_GROWN = 16
 """Gangs for which larger sizes are tried at an interval; those of the queues that have used least come first."""
-
-MILLION = 1_000_000
 
 
 def decide(round_: Round) -> None:

@@ -2,13 +2,12 @@
 
 from gangline.events.decisions import NodeCheckOrdered, NodeQuarantined, NodeReleased
 from gangline.events.policy import Policy
+from gangline.events.types import HOUR_US, MILLION
 from gangline.scheduler.round import Round
 from gangline.scheduler.state import Fault, Node, State
 from gangline.scheduler.timers import due
 
 RULE = "node_faults"
-MILLION = 1_000_000
-_HOUR_US = 3600 * MILLION
 
 
 def decide(round_: Round) -> None:
@@ -48,5 +47,5 @@ def may_quarantine(state: State, policy: Policy) -> bool:
 
 
 def _reason(policy: Policy, counted: list[Fault]) -> str:
-    hours = policy.quarantine_window_us // _HOUR_US
+    hours = policy.quarantine_window_us // HOUR_US
     return f"{len(counted)} faults within {hours} h, the last: {counted[-1].reason}"

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from gangline.events.policy import RULES, Policy
+from gangline.events.types import MILLION
 from gangline.scheduler import quota
 from gangline.scheduler.quota import Fault
 from gangline.scheduler.rules.admission import MAX_GRACE_US, MAX_RETRIES
@@ -19,7 +20,6 @@ MAX_AFTER = 1_000
 MAX_PATH_CHARACTERS = 200
 MAX_QUEUES = 10_000
 MAX_LEVELS = 64
-MILLION = 1_000_000
 MAX_TIME_US = 1 << 60
 """Sums of a few times are still numbers of 64 bits."""
 MAX_COUNT = (1 << 31) - 1

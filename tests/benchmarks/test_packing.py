@@ -11,9 +11,10 @@ from benchmarks.__main__ import main
 from benchmarks.options import TRACES
 from benchmarks.packing_references import BestFit, Fgd, Random, fitting
 from benchmarks.packing_world import KINDS, Trace, arrivals, fleet_of, kind_of, read, run
+from gangline.events.types import MIB
 from gangline.scheduler.fit import Choice
 from gangline.scheduler.fleet import Fleet
-from gangline.simulator.openb import MIB, BadTrace, Machine, Task
+from gangline.simulator.openb import BadTrace, Machine, Task
 
 POD_HEADER = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec"
 NODE_HEADER = "sn,cpu_milli,memory_mib,gpu,model"

@@ -4,10 +4,9 @@ import random
 
 from immutables import Map
 
+from gangline.events.types import HOUR_US, SECOND_US
 from gangline.scheduler import durations
-from gangline.scheduler.durations import ENOUGH, MAX_GROUPS, SECOND_US, bucket, end_us, expected_us, observed
-
-HOUR_US = 3600 * SECOND_US
+from gangline.scheduler.durations import ENOUGH, MAX_GROUPS, bucket, end_us, expected_us, observed
 
 
 def seen(*run_us: int, queue: str = "q", gpus: int = 1) -> durations.Durations:

@@ -6,9 +6,9 @@ from typing import cast
 import pytest
 
 from gangline.events.policy import Policy
-from gangline.events.types import JobSpec
+from gangline.events.types import HOUR_US, JobSpec
 from gangline.simulator import mix
-from gangline.simulator.mix import DAY_US, HOUR_US, Mix
+from gangline.simulator.mix import DAY_US, Mix
 from gangline.simulator.mix_measures import MixMeasures
 from gangline.simulator.work import SECOND_US, Failure, Work, no_failures, uniform_nodes
 from gangline.simulator.world import World

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from gangline.events.types import MIB
 from gangline.schemas.errors import NotFound
-from gangline.simulator.openb import MIB, BadTrace, Machine, Task, machines, tasks
+from gangline.simulator.openb import BadTrace, Machine, Task, machines, tasks
 
 PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"
 NODES = "sn,cpu_milli,memory_mib,gpu,model"
