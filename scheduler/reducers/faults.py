@@ -82,7 +82,7 @@ def node_checked(state: State, event: NodeChecked) -> State:
     if node is None or node.check_index != event.check_index:
         return state
     if event.healthy:
-        state = put_node(state, replace(node, check_index=None, sick=""))
+        state = put_node(state, counted(state, replace(node, check_index=None, sick="", broken_gpus=())))
         return set_timer(state, "quarantine", node.node_id, state.now_us)
     reason = f"a check found it sick: {event.report}"[:MAX_REASON_CHARACTERS]
     return trouble(put_node(state, replace(node, check_index=None, sick=reason)), node.node_id)
@@ -106,12 +106,16 @@ def node_quarantined(state: State, decision: NodeQuarantined) -> State:
 
 
 def node_released(state: State, decision: NodeReleased) -> State:
-    """Let things start on the node again."""
-    return mended(state, decision.node_id)
+    """Let things start on the node again, but for the devices that are known to be broken: time mends nothing."""
+    return _released(state, decision.node_id, state.nodes[decision.node_id].broken_gpus)
 
 
 def mended(state: State, node_id: str) -> State:
     """Return the state with nothing held against a node any more."""
+    return _released(state, node_id, ())
+
+
+def _released(state: State, node_id: str, broken_gpus: tuple[int, ...]) -> State:
     node = state.nodes[node_id]
     node = replace(
         node,
@@ -120,7 +124,7 @@ def mended(state: State, node_id: str) -> State:
         quarantine_reason="",
         sick="",
         faults=(),
-        broken_gpus=(),
+        broken_gpus=broken_gpus,
     )
     return put_node(clear_timer(state, "quarantine", node_id), counted(state, node), placement_due=True)
 

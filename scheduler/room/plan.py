@@ -57,8 +57,10 @@ def plan_of(round_: Round, claim: Claim, runs: Runs, rules: Sequence[Victims], n
     field = Field(views.nodes.fleet, runs, cost, eligible & (runs.node >= 0), eligible & (runs.node < 0), nodes)
     rows = _on_several(views, claim.shape, field) if claim.gang else _on_one_node(field, claim.shape)
     if not rows:
-        return None
+        return _plan_of_whole(round_, claim, rules, field) if claim.shape.roles else None
     plan = plan_of_rows(round_, claim, runs, rules, rows, nodes)
+    if plan is None and claim.shape.roles:
+        return _plan_of_whole(round_, claim, rules, field)
     if plan is None and claim.gang:
         rest = _rest(field._replace(fleet=_without(round_, runs, rows).fleet), claim.shape, rows)
         rows = (*rows, *rest)
@@ -68,6 +70,32 @@ def plan_of(round_: Round, claim: Claim, runs: Runs, rules: Sequence[Victims], n
     # What was opened as a whole node may do for the rest, and the other way round.
     needed = _needed(round_, claim, runs, sorted(rows, key=lambda row: (-int(cost[row]), row)), nodes)
     return plan_of_rows(round_, claim, runs, rules, needed, nodes)
+
+
+def _plan_of_whole(round_: Round, claim: Claim, rules: Sequence[Victims], field: Field) -> Plan | None:
+    """Return the plan for a gang whose roles need room besides: the cheapest go until all of it fits; None if never.
+
+    Of these stays whoever need not go after all, the dearest first.
+    """
+    runs, cost = field.runs, field.cost
+    eligible = np.flatnonzero(field.single | field.gangs)
+    rows = eligible[np.argsort(cost[eligible], kind="stable")].tolist()
+
+    def placed(count: int) -> tuple[Share, ...] | None:
+        return _without(round_, runs, rows[:count]).place(claim.shape, field.nodes)
+
+    if placed(len(rows)) is None:
+        return None
+    few, enough = 0, len(rows)
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        few, enough = (few, middle) if placed(middle) is not None else (middle, enough)
+    given = [share.node_id for share in placed(enough) or ()]
+    there = [row for row in rows[:enough] if _is_needed(round_.state, runs, row, given)]
+    if not there or _without(round_, runs, there).place(claim.shape, field.nodes) is None:
+        there = rows[:enough]
+    needed = _needed(round_, claim, runs, list(reversed(there)), field.nodes)
+    return plan_of_rows(round_, claim, runs, rules, needed, field.nodes)
 
 
 def plan_of_rows(  # noqa: PLR0917 - a plan, and all that it follows from

@@ -15,6 +15,7 @@ from gangline.events.types import WHOLE_MILLI
 from gangline.scheduler.fit import Ask
 from gangline.scheduler.fleet import Flags, Ints
 from gangline.scheduler.reservations import attempt_end_us, is_hard
+from gangline.scheduler.roles import Whole, place_whole
 from gangline.scheduler.room.claimants import Claiming, claims_of, turns
 from gangline.scheduler.room.claims import Victims
 from gangline.scheduler.room.plan import plan_of
@@ -79,7 +80,7 @@ def _waiting(round_: Round, policy: Policy) -> list[tuple[Job, GroupKey]]:
     new = [
         (job, group)
         for _, group in sorted(turns(round_, policy))
-        if group.shape.gpus > 1
+        if group.shape.gpus > 1 or group.shape.roles
         for *_, job_id in views.pending.groups[group][: policy.reservations_max]
         if _waits_long(state, policy, job := state.jobs[job_id]) and job_id not in state.reserved
     ]
@@ -148,6 +149,9 @@ def _soonest(views: Views, claiming: Claiming, free_at: "_Freeing", taken: Flags
     """Return the nodes of the claim that have enough free devices soonest; None if they are too few."""
     fleet, shape = views.nodes.fleet, claiming.claim.shape
     usable = claiming.nodes & ~taken
+    together = _emptied(views, shape, usable, free_at) if shape.roles else None
+    if together is not None:
+        return together
     if shape.nodes is not None:
         return _first(views, shape, usable, free_at, shape.nodes, shape.gpus // shape.nodes)
     if not claiming.claim.gang:
@@ -167,6 +171,29 @@ def _soonest(views: Views, claiming: Claiming, free_at: "_Freeing", taken: Flags
         if last is not None:
             return Nodes((*found.rows, *last.rows), max(found.free_at_us, last.free_at_us))
     return None
+
+
+def _emptied(views: Views, shape: Shape, usable: Flags, free_at: "_Freeing") -> Nodes | None:
+    """Return the nodes that hold all of a gang with roles once they are empty, of those that are so soonest."""
+    at_us = free_at.emptied_us()
+    rows = np.flatnonzero(usable & (at_us < NEVER_US))
+    rows = rows[np.argsort(at_us[rows], kind="stable")]
+
+    def placed(count: int) -> Whole | None:
+        nodes = np.zeros(usable.size, np.bool_)
+        nodes[rows[:count]] = True
+        return place_whole(views.nodes.empty, shape, nodes)
+
+    few, enough = 0, int(rows.size)
+    whole = placed(enough)
+    while whole is not None and enough - few > 1:
+        middle = (few + enough) // 2
+        fewer = placed(middle)
+        few, enough, whole = (middle, enough, whole) if fewer is None else (few, middle, fewer)
+    if whole is None:
+        return None
+    taken = sorted(dict.fromkeys([*(row for row, _ in whole.parts), *(part.row for part in whole.roles)]))
+    return Nodes(tuple(taken), int(at_us[taken].max()))
 
 
 def _first(  # noqa: PLR0917 - which nodes, and for what
@@ -205,6 +232,13 @@ class _Freeing:
             at_us = [self._one(row, ends, each) for row, ends in enumerate(self._ends)]
             self._at_us[each] = np.array(at_us, np.int64)
         return self._at_us[each]
+
+    def emptied_us(self) -> Ints:
+        """Return by node the core time at which all of its devices are free; NEVER_US if some are not to be had."""
+        if self._ends is None:
+            self._ends = self._node_ends()
+        devices = self._fleet.devices.tolist()
+        return np.array([self._one(row, ends, devices[row]) for row, ends in enumerate(self._ends)], np.int64)
 
     def _one(self, row: int, ends: Sequence[tuple[int, int]], each: int) -> int:
         free = int(self._fleet.whole_free[row])
