@@ -106,7 +106,8 @@ def build(
         raise bad(("resources", "gpus"), "there is none: write gpus = 1 under [resources]")
     code = fields.pop("code_folder", None)
     if (nodes := fields.get("nodes")) and fields["gpus"] % nodes:
-        raise bad(("resources", "nodes"), f"{fields['gpus']} GPUs do not spread evenly over {nodes} nodes")
+        uneven = f"{fields['gpus']} GPUs do not spread evenly over {nodes} nodes"
+        raise bad(("resources", "nodes"), f"{uneven}: name a number of nodes that divides them, or leave it out")
     if checkpoints := fields.get("checkpoints"):
         fields["checkpoints"] = _place(checkpoints, folder)
     return Asked(JobSpec(**fields), None if code is None else (folder / Path(code).expanduser()).resolve())
@@ -128,7 +129,7 @@ def _unknown(key: str, where: tuple[str, ...]) -> str:
 def _gpus(value: object) -> dict[str, Any]:
     milli = values.milli(value)
     if milli < 0:
-        raise Bad(f"this is {value}, but a job has no less than no GPU: ask for 1 or more, for 0.1, or for 0")
+        raise Bad(f"this is {value:g}, but a job has no less than no GPU: ask for 1 or more, for 0.1, or for 0")
     if 0 < milli < units.MILLI:
         return {"gpus": 1, "gpu_milli": milli}
     if milli % units.MILLI:

@@ -45,7 +45,7 @@ def text(value: object) -> str:
     if not isinstance(value, str):
         raise Bad(f'this is text, not {kind(value)}: put it in quotes, "..."')
     if not value:
-        raise Bad("this is empty: give it, or leave the line out")
+        raise Bad("this is empty: give it, or leave it out")
     if "\0" in value:
         raise Bad("this has a NUL character: remove it")
     return value
@@ -96,7 +96,7 @@ def quantity(parse: Callable[[str], int], least: int, most: int, shown: str) -> 
         except ValueError as error:
             raise Bad(f"{value!r} is not valid here: {error}") from None
         if number < least:
-            raise Bad(f"{value!r} is too little: ask for more than 0, or leave the line out")
+            raise Bad(f"{value!r} is too little: ask for more than 0, or leave it out")
         if number > most:
             raise Bad(f"{value!r} is too much: ask for {shown} at most")
         return number
@@ -131,7 +131,7 @@ def positive_milli(value: object) -> int:
     """Read a number above 0 of CPUs, in thousandths."""
     found = milli(value)
     if found <= 0:
-        raise Bad(f"this is {value}, but has to be more than 0: ask for more, or leave the line out")
+        raise Bad(f"this is {value:g}, but has to be more than 0: ask for more, or leave it out")
     return found
 
 

@@ -281,7 +281,7 @@ def test_an_elastic_spec_that_names_no_gpus_asks_for_its_most() -> None:
 
 
 FLAGS: dict[str, tuple[list[object], str]] = {
-    "less than none": (["--gpus", -1, "--", "true"], "--gpus: this is -1.0, but"),
+    "less than none": (["--gpus", -1, "--", "true"], "--gpus: this is -1, but"),
     "no nodes": (["--nodes", 0, "--", "true"], "--nodes: this is 0, but has to be at least 1"),
     "a bad unit": (["--memory", "3x", "--", "true"], "--memory: '3x' is not valid here"),
     "a bad time": (["--max-runtime", "soon", "--", "true"], "--max-runtime: 'soon' is not valid here"),
