@@ -160,7 +160,7 @@ def _too_large(spec: JobSpec, largest: Node, nodes: int) -> Refusal:
         + (f" with {gpus(spec.cpu_milli)} CPUs" if spec.cpu_milli else "")
         + (f" with {size_shown(spec.memory_bytes)} of memory" if spec.memory_bytes else "")
         + (" a rank" if spec.cpu_milli or spec.memory_bytes else ""),
-        f"the {nodes} nodes have at most {len(largest.gpus)} GPUs, {gpus(largest.cpu_milli)} CPUs and "
-        f"{size_shown(largest.memory_bytes)} of memory each",
+        f"{'the only node has' if nodes == 1 else f'each of the {nodes} nodes has at most'} {len(largest.gpus)} GPUs, "
+        f"{gpus(largest.cpu_milli)} CPUs and {size_shown(largest.memory_bytes)} of memory",
         "ask for less a rank, fewer GPUs, or another number of nodes",
     )

@@ -41,10 +41,11 @@ def time_shown(time_us: int) -> str:
 
 
 def size_shown(size_bytes: int) -> str:
-    """Return a size exactly, as users write it: 2TiB, 1000B."""
+    """Return a size as users write it, in the largest unit that it fills: 2TiB, 23.54GiB, 1000B."""
     for unit, factor in _SIZES:
-        if size_bytes and size_bytes % factor == 0:
-            return f"{size_bytes // factor}{unit}"
+        if size_bytes >= factor:
+            whole, rest = divmod(size_bytes * 1000 // factor, 1000)
+            return f"{whole}{f'.{rest:03}'.rstrip('0') if rest else ''}{unit}"
     return f"{size_bytes}B"
 
 
