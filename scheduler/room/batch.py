@@ -1,5 +1,7 @@
 """Batch: small jobs that have had little service and wait together take the place of one borrowing gang."""
 
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +18,7 @@ from gangline.scheduler.shapes import is_gang
 from gangline.scheduler.state import Job
 from gangline.scheduler.turns import waited_us
 from gangline.scheduler.views.pending import GroupKey
+from gangline.scheduler.views.uses import quota_is_on
 
 
 class Waiting(NamedTuple):
@@ -27,33 +30,44 @@ class Waiting(NamedTuple):
 
 
 def decide(round_: Round, policy: Policy) -> None:
-    """Let one borrowing gang go, if small jobs that waited long ask for enough together."""
-    waiting = _waiting(round_, policy)
-    if waiting is None:
-        return
-    runs = round_.views.running.runs(round_.state, policy)
-    for claiming in claims_of(round_, policy, waiting.group, waiting.job, runs):
-        plan = _plan(round_, claiming, waiting)
-        if plan is not None:
-            round_.emit(*evicting(round_.state, policy, waiting.job.job_id, plan))
-            return
+    """Let one borrowing gang go, if small jobs that waited long, and could have its GPUs, ask for enough together."""
+    in_turn = [group for _, group in sorted(turns(round_, policy))]
+    for gpu_type in round_.views.nodes.fleet.types:
+        waiting = _waiting(round_, policy, in_turn, gpu_type)
+        if waiting is None:
+            continue
+        runs = round_.views.running.runs(round_.state, policy)
+        for claiming in claims_of(round_, policy, waiting.group, waiting.job, runs):
+            plan = _plan(round_, claiming, waiting) if claiming.claim.gpu_type == gpu_type else None
+            if plan is not None:
+                round_.emit(*evicting(round_.state, policy, waiting.job.job_id, plan))
+                return
 
 
-def _waiting(round_: Round, policy: Policy) -> Waiting | None:
+def _waiting(round_: Round, policy: Policy, in_turn: Sequence[GroupKey], gpu_type: str) -> Waiting | None:
+    """Return those that wait for GPUs of a type, if they ask for enough; whom quota bars does not count."""
     state, views = round_.state, round_.views
     first: tuple[GroupKey, Job] | None = None
     asked_milli = 0
-    for _, group in sorted(turns(round_, policy)):
-        line = views.pending.groups[group]
-        head = state.jobs[line[0][-1]]
-        if group.level or is_gang(least(policy, head.spec), views.nodes.fleet.widest):
+    by_queue: defaultdict[str, int] = defaultdict(int)
+    for group in in_turn:
+        line, shape = views.pending.groups[group], group.shape
+        if group.level or not shape.milli or (shape.gpu_types and gpu_type not in shape.gpu_types):
+            continue
+        if is_gang(least(policy, state.jobs[line[0][-1]].spec), views.nodes.fleet.widest):
             continue
         for *_, job_id in line:
             job = state.jobs[job_id]
             if waited_us(state, job) < policy.batch_after_us:
                 break  # those behind it came later
+            by_queue[group.queue] += shape.milli
+            if quota_is_on(policy) and not views.uses.allows(
+                group.queue, gpu_type, by_queue[group.queue], preemptible=group.preemptible
+            ):
+                by_queue[group.queue] -= shape.milli
+                break
             first = first or (group, job)
-            asked_milli += group.shape.milli
+            asked_milli += shape.milli
             if asked_milli >= policy.batch_gpus * WHOLE_MILLI:
                 return Waiting(first[0], first[1], asked_milli)
     return None

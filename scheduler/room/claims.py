@@ -79,6 +79,12 @@ class Bench(NamedTuple):
         return protected
 
 
+def above(claim: Claim, bench: Bench) -> Flags:
+    """Return who is of a higher priority inside the claimant's queue."""
+    found: Flags = bench.by_run(claim.standing.same) & (bench.runs.priority > claim.job.spec.priority)
+    return found
+
+
 class Victims(NamedTuple):
     """Who may go by one rule."""
 

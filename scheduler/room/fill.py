@@ -1,6 +1,7 @@
 """Fill: where whole nodes are idle that no waiting gang fits, a larger gang replaces a few smaller ones beside them.
 
 It gains what the larger gang has more than the smaller ones. One that was replaced never replaces back: it is smaller.
+Inside a queue none of a higher priority is: it would take its place back by that.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from gangline.events.policy import Policy
 from gangline.scheduler.elastic import least
 from gangline.scheduler.fleet import Flags
 from gangline.scheduler.room.claimants import Claiming, claims_of
-from gangline.scheduler.room.claims import Victims
+from gangline.scheduler.room.claims import Victims, above
 from gangline.scheduler.room.orders import evicting
 from gangline.scheduler.room.plan import plan_of_rows
 from gangline.scheduler.round import Round
@@ -70,7 +71,7 @@ def _replaced(round_: Round, policy: Policy, claiming: Claiming) -> tuple[tuple[
     claim, nodes, bench = claiming
     fleet, runs, standing = round_.views.nodes.fleet, bench.runs, claim.standing
     eligible = bench.candidates & bench.by_run(standing.same | standing.borrows | standing.claims) & runs.gang
-    eligible &= (runs.gpus < claim.shape.gpus) & bench.unshielded() & ~bench.protected()
+    eligible &= (runs.gpus < claim.shape.gpus) & bench.unshielded() & ~bench.protected() & ~above(claim, bench)
     victims = Victims("fill", eligible)
     size = int(fleet.devices[nodes].max(initial=0))
     if not size:

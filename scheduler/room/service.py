@@ -4,7 +4,7 @@ A small job takes from small ones only. One that has waited as long as nodes are
 levels, and from those whose shields have grown: else it would wait for nodes that idle until others are done.
 """
 
-from gangline.scheduler.room.claims import Bench, Claim, Victims
+from gangline.scheduler.room.claims import Bench, Claim, Victims, above
 
 
 def victims(claim: Claim, bench: Bench) -> Victims | None:
@@ -20,5 +20,5 @@ def victims(claim: Claim, bench: Bench) -> Victims | None:
     else:
         eligible &= ~runs.gang & (runs.gpus <= policy.small_victim_gpus)
     # Inside a queue a job gives way to none of a lower priority.
-    eligible &= ~(bench.by_run(standing.same) & (runs.priority > claim.job.spec.priority))
+    eligible &= ~above(claim, bench)
     return Victims("service", eligible & ~bench.protected())
