@@ -33,7 +33,7 @@ def need(question: Question, reasons: NodeReasons) -> str:
     )
 
 
-OUT = ("lost", "quarantined", "draining", "cordoned", "stale", "quota", "reserved", "spare", "held")
+OUT = ("lost", "quarantined", "draining", "cordoned", "stale", "quota", "reserved", "spare", "failed", "held")
 
 
 def _is_out(reasons: NodeReasons, node: Node) -> bool:

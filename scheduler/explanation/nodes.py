@@ -11,7 +11,7 @@ from gangline.scheduler.explanation.values import NodeCount, NodeReason
 from gangline.scheduler.explanation.words import named, span
 from gangline.scheduler.fit import Ask
 from gangline.scheduler.reservations import expected_end_us, is_hard
-from gangline.scheduler.rules.placement import spare_nodes
+from gangline.scheduler.rules.placement import failed_nodes, spare_nodes
 from gangline.scheduler.shapes import is_gang
 from gangline.scheduler.state import Node
 from gangline.scheduler.views.uses import quota_is_on
@@ -26,6 +26,7 @@ class NodeReasons:
         self._held = _holds_by_node(question)
         self._reserved = _reserved_by_node(question)
         self._spares = None if question.job.recovering else spare_nodes(question.policy, question.views)
+        self._failed = failed_nodes(question.state, question.policy, question.views, question.job)
         self._barred_types = _barred_types(question)
         self._free = "could hold a part of it" if is_gang(question.spec, self._widest) else "could hold it"
 
@@ -56,6 +57,8 @@ class NodeReasons:
         row = question.views.nodes.fleet.row[node.node_id]
         if self._spares is not None and bool(self._spares[row]):
             found.append(_reason("spare", "it is kept as a spare, for recovery only"))
+        if self._failed is not None and bool(self._failed[row]):
+            found.append(_reason("failed", "it could not launch this job before, and others could hold it"))
         return found
 
     def counts(self) -> tuple[NodeCount, ...]:
@@ -90,6 +93,7 @@ KINDS = (
     ("held", ""),
     ("reserved", ""),
     ("spare", "kept as a spare"),
+    ("failed", "that could not launch it before"),
     ("quota", "of a type of which quota allows no more"),
     ("too_small", "too small"),
     ("other_type", "of another GPU type"),

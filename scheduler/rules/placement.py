@@ -1,6 +1,6 @@
 """Pending jobs get their gangs, in turn; what does not fit is skipped, and nothing that fits is held back.
 
-Only quota, holds, reservations and spares keep a job from nodes that would hold it.
+Only quota, holds, reservations and spares keep a job from nodes that would hold it, and that they could not launch it.
 """
 
 import numpy as np
@@ -15,6 +15,7 @@ from gangline.scheduler.grace import grace_us
 from gangline.scheduler.line import Line
 from gangline.scheduler.placement import place
 from gangline.scheduler.reservations import expected_end_us, is_hard
+from gangline.scheduler.roles import place_whole
 from gangline.scheduler.round import Round
 from gangline.scheduler.shapes import Shape, shape_of
 from gangline.scheduler.state import Job, Node, State
@@ -54,9 +55,10 @@ def _bind(round_: Round) -> None:
         group, head = picked
         bound = None
         if group.shape not in pending.failed:
-            bound = _try(round_, policy, round_.state.jobs[head[-1]], group.shape, failed)
-            if bound is None and round_.state.reserved and not policy.head_blocks:
-                bound = _backfill(round_, policy, group, failed)
+            first = round_.state.jobs[head[-1]]
+            bound = _try(round_, policy, first, group.shape, failed)
+            if bound is None and (round_.state.reserved or first.excused_in_row) and not policy.head_blocks:
+                bound = _backfill(round_, policy, group, failed, first)
         if bound is None:
             if policy.head_blocks:
                 return
@@ -77,17 +79,20 @@ def decide_again(round_: Round) -> None:
 
 
 def _backfill(
-    round_: Round, policy: Policy, group: GroupKey, failed: dict[tuple[Shape, bytes | None], None]
+    round_: Round, policy: Policy, group: GroupKey, failed: dict[tuple[Shape, bytes | None], None], first: Job
 ) -> GangBound | None:
-    """Return the binding of one that is not the first of its group: one with nodes reserved, or that ends in time."""
+    """Return the binding of one that is not the first of its group, and may have nodes that the first may not.
+
+    One with nodes reserved, or that ends in time, or any if the first could not be launched on some of them.
+    """
     state, views = round_.state, round_.views
-    last_us = max(reserved.free_at_us for _, reserved in sorted(state.reserved.items()))
+    last_us = max((reserved.free_at_us for _, reserved in sorted(state.reserved.items())), default=0)
     for *_, job_id in views.pending.groups[group][1:MAX_BACKFILL]:
         if group.shape in views.pending.failed:
             return None
         job = state.jobs[job_id]
         ends_before = job.spec.max_runtime_us is not None and state.now_us + job.spec.max_runtime_us <= last_us
-        if ends_before or job_id in state.reserved:
+        if ends_before or job_id in state.reserved or first.excused_in_row:
             bound = _try(round_, policy, job, group.shape, failed)
             if bound is not None:
                 return bound
@@ -159,7 +164,7 @@ def allowed_nodes(state: State, policy: Policy, views: Views, job: Job) -> tuple
         if len(free) < len(types):
             mask = views.nodes.fleet.types_mask(free)
     spares = None if job.recovering else spare_nodes(policy, views)
-    for bar in (_reserved(state, policy, views, job), spares):
+    for bar in (_reserved(state, policy, views, job), spares, failed_nodes(state, policy, views, job)):
         if bar is not None:
             mask = ~bar if mask is None else mask & ~bar
     return False, mask
@@ -183,6 +188,22 @@ def _reserved(state: State, policy: Policy, views: Views, job: Job) -> Flags | N
             bar = np.zeros(views.nodes.fleet.size, np.bool_) if bar is None else bar
             bar[reserved[job_id]] = True
     return bar
+
+
+def failed_nodes(state: State, policy: Policy, views: Views, job: Job) -> Flags | None:
+    """Return the nodes that could not launch this job before; None if there are none, or no others could hold it.
+
+    Else it would start on one of them again and again, as it fails at once there, and soon end of it.
+    """
+    if not job.excused_in_row:
+        return None
+    fleet = views.nodes.fleet
+    failed = [any(fault.job_id == job.job_id for fault in state.nodes[node_id].faults) for node_id in fleet.node_ids]
+    if not any(failed):
+        return None
+    bar: Flags = np.array(failed, np.bool_)
+    others = ~bar & ~fleet.blocked
+    return bar if place_whole(views.nodes.empty, shape_of(least(policy, job.spec)), others) is not None else None
 
 
 def spare_nodes(policy: Policy, views: Views) -> Flags | None:
