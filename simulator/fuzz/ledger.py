@@ -54,6 +54,7 @@ class Ledger:
             control.NodeLost: self._node_lost,
             control.NodeRecovered: self._node_recovered,
             control.NodeFaulted: self._faulted,
+            control.NodeChecked: self._checked,
             control.RanksExited: self._exited,
             control.LaunchFailed: self._launch_failed,
             control.TickerTookOver: self._took_over,
@@ -129,6 +130,13 @@ class Ledger:
         node = self.nodes.get(event.node_id)
         if node is not None and event.gpu is not None and not self._repeated:
             node.broken.add(event.gpu)
+
+    def _checked(self, event: control.NodeChecked) -> None:
+        node = self.nodes.get(event.node_id)
+        if node is not None and node.check_index == event.check_index:
+            node.check_index = None
+            if event.healthy:
+                node.broken.clear()
 
     def _exited(self, event: control.RanksExited) -> None:
         if self._is_live(event.job_id, event.attempt):
@@ -276,9 +284,10 @@ class Ledger:
         self.nodes[decision.node_id].quarantined = True
 
     def _NodeReleased(self, decision: decisions.NodeReleased) -> None:  # noqa: N802
-        node = self.nodes[decision.node_id]
-        node.quarantined = False
-        node.broken.clear()
+        self.nodes[decision.node_id].quarantined = False
+
+    def _NodeCheckOrdered(self, decision: decisions.NodeCheckOrdered) -> None:  # noqa: N802
+        self.nodes[decision.node_id].check_index = decision.check_index
 
     def _RoomHeld(self, room: decisions.RoomHeld) -> None:  # noqa: N802
         self.room[room.job_id] = room

@@ -51,6 +51,8 @@ class NodeRecord:
         self.quarantined = False
         self.lost = False
         self.broken: set[int] = set()
+        self.check_index: int | None = None
+        """Of the check that its agent is to report."""
 
 
 class Watch:
