@@ -92,7 +92,7 @@ class Policy(Value, frozen=True, kw_only=True):
     reservation_after_us: int = 72 * HOUR_US
     """Wait after which a gang that no eviction can help gets a reservation; one idles nodes, so it is a last resort."""
     reservation_hard_us: int = 96 * HOUR_US
-    """Age of a reservation from which nothing new starts on its nodes."""
+    """Wait of such a gang from which nothing new starts on its nodes."""
     room_interval_us: int = 60 * SECOND_US
     """How often room is made while jobs wait."""
     room_searches: Int32 = 16
