@@ -31,9 +31,8 @@ from gangline.scheduler.rules import (
     warnings,
     worth,
 )
-from gangline.scheduler.rules.room import is_due
 from gangline.scheduler.state import State
-from gangline.scheduler.timers import any_due
+from gangline.scheduler.timers import any_due, is_due
 from gangline.scheduler.views import Views
 
 RULES: tuple[Callable[[Round], None], ...] = (

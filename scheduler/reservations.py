@@ -10,9 +10,16 @@ def is_hard(state: State, policy: Policy, job: Job) -> bool:
     return state.now_us - job.pending_since_us >= policy.reservation_hard_us
 
 
+def may_reserve(state: State, policy: Policy, job: Job) -> bool:
+    """Whether a job has waited so long that nodes are reserved for it where nobody can give way."""
+    if "reservation" not in policy.rules or not (job.spec.gpus > 1 or job.spec.roles):
+        return False
+    return state.now_us - job.pending_since_us >= policy.reservation_after_us
+
+
 def starves(state: State, policy: Policy, job: Job) -> bool:
-    """Whether a job that nodes may be reserved for has waited so long that levels and grown shields no longer count."""
-    return "reservation" in policy.rules and job.spec.gpus > 1 and is_hard(state, policy, job)
+    """Whether a job takes from all levels: else what is reserved for it, or would be, idles until others are done."""
+    return may_reserve(state, policy, job) and (job.job_id in state.reserved or is_hard(state, policy, job))
 
 
 def expected_end_us(state: State, job: Job) -> int | None:

@@ -56,3 +56,8 @@ def look_again(state: State) -> State:
         return state
     left = [at_us for _, at_us in sorted(state.timers.items())]
     return replace(state, timers_from_us=min(left) if left else None)
+
+
+def is_due(state: State, interval_us: int) -> bool:
+    """Whether the last tick crossed a multiple of an interval of core time."""
+    return state.now_us // interval_us > state.before_us // interval_us

@@ -10,8 +10,8 @@ from gangline.scheduler.explanation.question import Question
 from gangline.scheduler.explanation.values import NodeCount, NodeReason
 from gangline.scheduler.explanation.words import named, span
 from gangline.scheduler.fit import Ask
-from gangline.scheduler.reservations import expected_end_us, is_hard
-from gangline.scheduler.rules.placement import failed_nodes, spare_nodes
+from gangline.scheduler.reservations import expected_end_us
+from gangline.scheduler.rules.placement import failed_nodes, is_let_in, spare_nodes
 from gangline.scheduler.shapes import is_gang
 from gangline.scheduler.state import Node
 from gangline.scheduler.views.uses import quota_is_on
@@ -200,8 +200,7 @@ def _reserved_by_node(question: Question) -> Mapping[str, str]:
     for job_id, reserved in sorted(state.reserved.items()):
         if job_id == question.job.job_id:
             continue
-        hard = is_hard(state, question.policy, state.jobs[job_id])
-        if hard or ends_us is None or ends_us > reserved.free_at_us:
+        if not is_let_in(state, question.policy, question.views, question.job, job_id, ends_us):
             left = f"until {span(reserved.free_at_us - state.now_us)} from now"
             for node_id in reserved.node_ids:
                 found.setdefault(node_id, f"{job_id} {left}")

@@ -17,9 +17,9 @@ from gangline.scheduler.room.orders import order
 from gangline.scheduler.room.trial import Trial
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules.placement import allowed_nodes
-from gangline.scheduler.rules.room import is_due
 from gangline.scheduler.shapes import shape_of
 from gangline.scheduler.state import Job
+from gangline.scheduler.timers import is_due
 
 MAX_GROWN = 16
 """Gangs for which larger sizes are tried at an interval; those of the queues that have used least come first."""

@@ -19,7 +19,8 @@ from gangline.scheduler.roles import place_whole
 from gangline.scheduler.round import Round
 from gangline.scheduler.shapes import Shape, shape_of
 from gangline.scheduler.state import Job, Node, State
-from gangline.scheduler.turns import is_guaranteed_before
+from gangline.scheduler.timers import is_due
+from gangline.scheduler.turns import is_guaranteed_before, waited_us
 from gangline.scheduler.views import Views
 from gangline.scheduler.views.pending import GroupKey
 from gangline.scheduler.views.uses import quota_is_on
@@ -31,14 +32,17 @@ MAX_PORT_TRIES = 8
 
 
 def decide(round_: Round) -> None:
-    """Bind every pending job that fits, if anything came since the last round that could let one start."""
+    """Bind every pending job that fits, if anything came since the last round that could let one start.
+
+    Where nodes are reserved time alone may let one start there, too.
+    """
     _bind(round_)
     round_.placed = len(round_.decisions)
 
 
 def _bind(round_: Round) -> None:
-    policy = round_.policy
-    if policy is None or not round_.state.placement_due:
+    policy, state = round_.policy, round_.state
+    if policy is None or not (state.placement_due or (state.reserved and is_due(state, policy.room_interval_us))):
         return
     pending = round_.views.pending
     groups = [
@@ -171,20 +175,14 @@ def allowed_nodes(state: State, policy: Policy, views: Views, job: Job) -> tuple
 
 
 def _reserved(state: State, policy: Policy, views: Views, job: Job) -> Flags | None:
-    """Return the nodes that wait for others, and that this job would not leave in time.
-
-    Those that wait for a job outside its guarantee are open to whoever is within his own.
-    """
+    """Return the nodes that wait for others, and that this job would not leave in time."""
     reserved = views.nodes.reserved
     if not reserved:
         return None
     bar: Flags | None = None
     ends_us = expected_end_us(state, job)
     for job_id in sorted(reserved):
-        if job_id == job.job_id or is_guaranteed_before(views, policy, job, state.jobs[job_id]):
-            continue
-        in_time = ends_us is not None and ends_us <= state.reserved[job_id].free_at_us
-        if not in_time or is_hard(state, policy, state.jobs[job_id]):
+        if job_id != job.job_id and not is_let_in(state, policy, views, job, job_id, ends_us):
             bar = np.zeros(views.nodes.fleet.size, np.bool_) if bar is None else bar
             bar[reserved[job_id]] = True
     return bar
@@ -204,6 +202,25 @@ def failed_nodes(state: State, policy: Policy, views: Views, job: Job) -> Flags 
     bar: Flags = np.array(failed, np.bool_)
     others = ~bar & ~fleet.blocked
     return bar if place_whole(views.nodes.empty, shape_of(least(policy, job.spec)), others) is not None else None
+
+
+def is_let_in(  # noqa: PLR0917 - who asks, and at whose nodes
+    state: State, policy: Policy, views: Views, job: Job, job_id: str, ends_us: int | None
+) -> bool:
+    """Whether a job may start on the nodes that are reserved for another one: for one that starts and ends before.
+
+    The guarantee wins over a reservation for one outside its own, but takes back what is borrowed first: else jobs
+    within guarantee would fill those nodes again and again, which would idle, and never be free.
+    """
+    reserving = state.jobs[job_id]
+    if is_guaranteed_before(views, policy, job, reserving) and (
+        job.recovering
+        or "reclaim" not in policy.rules
+        or waited_us(state, job) >= policy.reclaim_after_us + policy.reclaim_interval_us
+    ):
+        return True
+    in_time = ends_us is not None and ends_us <= state.reserved[job_id].free_at_us
+    return in_time and not is_hard(state, policy, reserving)
 
 
 def spare_nodes(policy: Policy, views: Views) -> Flags | None:

@@ -14,15 +14,15 @@ from gangline.events.policy import Policy
 from gangline.events.types import WHOLE_MILLI
 from gangline.scheduler.fit import Ask
 from gangline.scheduler.fleet import Flags, Ints
-from gangline.scheduler.reservations import attempt_end_us, is_hard
+from gangline.scheduler.reservations import attempt_end_us, is_hard, may_reserve
 from gangline.scheduler.roles import Whole, place_whole
 from gangline.scheduler.room.claimants import Claiming, claims_of, turns
 from gangline.scheduler.room.claims import Victims
 from gangline.scheduler.room.plan import plan_of
 from gangline.scheduler.round import Round
-from gangline.scheduler.rules.room import is_due
 from gangline.scheduler.shapes import Shape
 from gangline.scheduler.state import Job, State
+from gangline.scheduler.timers import is_due
 from gangline.scheduler.views import Views
 from gangline.scheduler.views.pending import GroupKey, may_start
 
@@ -52,14 +52,13 @@ def decide(round_: Round) -> None:
     state = round_.state
     if not on or not state.pending or not is_due(state, policy.reservation_interval_us):
         return
-    free_at = _Freeing(round_)
     taken: Flags = np.zeros(round_.views.nodes.fleet.size, np.bool_)
     left = policy.reservations_max
     for job, group in _waiting(round_, policy):
         if round_.full:
             return
         if left:
-            left -= _reserve(round_, policy, group, job, free_at, taken)
+            left -= _reserve(round_, policy, group, job, taken)
         elif job.job_id in round_.state.reserved:
             round_.emit(ReservationDropped(job_id=job.job_id, cause="policy lets fewer gangs reserve nodes than did"))
 
@@ -82,7 +81,7 @@ def _waiting(round_: Round, policy: Policy) -> list[tuple[Job, GroupKey]]:
         for _, group in sorted(turns(round_, policy))
         if group.shape.gpus > 1 or group.shape.roles
         for *_, job_id in views.pending.groups[group][: policy.reservations_max]
-        if _waits_long(state, policy, job := state.jobs[job_id]) and job_id not in state.reserved
+        if may_reserve(state, policy, job := state.jobs[job_id]) and job_id not in state.reserved
     ]
     for job, group in new[:MAX_TRIED]:
         if is_hard(state, policy, job) or not _could_be_helped(round_, policy, job, group):
@@ -90,26 +89,27 @@ def _waiting(round_: Round, policy: Policy) -> list[tuple[Job, GroupKey]]:
     return found
 
 
-def _waits_long(state: State, policy: Policy, job: Job) -> bool:
-    return state.now_us - job.pending_since_us >= policy.reservation_after_us
-
-
 def _could_be_helped(round_: Round, policy: Policy, job: Job, group: GroupKey) -> bool:
     """Whether there would be room if everyone gave way who ever may to this job; whom quota bars needs no nodes."""
     runs = round_.views.running.runs(round_.state, policy)
     claims = claims_of(round_, policy, group, job, runs)
-    for claim, nodes, bench in claims:
-        standing = claim.standing
-        ever = bench.candidates & bench.by_run(standing.same | standing.borrows | standing.claims)
+    for claiming in claims:
+        claim, nodes, _ = claiming
+        ever = _who_may_go(claiming)
         if ever.any() and plan_of(round_, claim, runs, [Victims("service", ever)], nodes) is not None:
             return True
     return not claims
 
 
-def _reserve(  # noqa: PLR0917 - one reservation, and what it must not touch
-    round_: Round, policy: Policy, group: GroupKey, job: Job, free_at: "_Freeing", taken: Flags
-) -> bool:
-    """Reserve the nodes for a gang that free up soonest; False if there are not enough."""
+def _who_may_go(claiming: Claiming) -> Flags:
+    """Return who may ever give way to a claimant, once he has run for long enough."""
+    standing, bench = claiming.claim.standing, claiming.bench
+    who: Flags = bench.candidates & bench.by_run(standing.same | standing.borrows | standing.claims)
+    return who
+
+
+def _reserve(round_: Round, policy: Policy, group: GroupKey, job: Job, taken: Flags) -> bool:
+    """Reserve the nodes for a gang that free up soonest, but `taken`; False if there are not enough."""
     state, views = round_.state, round_.views
     before = state.reserved.get(job.job_id)
     if before is not None and is_hard(state, policy, job) and _are_usable(state, before):
@@ -119,7 +119,7 @@ def _reserve(  # noqa: PLR0917 - one reservation, and what it must not touch
     found = [
         nodes
         for claiming in claims_of(round_, policy, group, job, runs)
-        if (nodes := _soonest(views, claiming, free_at, taken)) is not None
+        if (nodes := _soonest(views, claiming, _Freeing(round_, _who_may_go(claiming)), taken)) is not None
     ]
     if not found:
         if before is not None:
@@ -216,10 +216,12 @@ def _first(  # noqa: PLR0917 - which nodes, and for what
 
 
 class _Freeing:
-    """When nodes are expected to have so many whole devices free."""
+    """When nodes are expected to have so many whole devices free. Who may go is gone as soon as that helps."""
 
-    def __init__(self, round_: Round) -> None:
+    def __init__(self, round_: Round, who_may_go: Flags) -> None:
         self._state = round_.state
+        runs = round_.views.running.runs(round_.state, round_.state.policy or Policy())
+        self._may_go = dict.fromkeys(runs.job_ids[row] for row in np.flatnonzero(who_may_go).tolist())
         self._fleet = round_.views.nodes.fleet
         self._ends: list[list[tuple[int, int]]] | None = None
         self._at_us: dict[int, Ints] = {}
@@ -261,7 +263,7 @@ class _Freeing:
                 attempt = job.attempt
                 if attempt is None:
                     continue
-                end_us = attempt_end_us(state, job, attempt)
+                end_us = state.now_us if job_id in self._may_go else attempt_end_us(state, job, attempt)
                 for share in attempt.bound.shares:
                     if share.node_id != node_id:
                         continue

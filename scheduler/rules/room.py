@@ -27,7 +27,8 @@ from gangline.scheduler.room.orders import evicting, moving
 from gangline.scheduler.room.plan import plan_of, plan_of_gang
 from gangline.scheduler.room.searches import Searches, shared_out
 from gangline.scheduler.round import Round
-from gangline.scheduler.state import Job, State
+from gangline.scheduler.state import Job
+from gangline.scheduler.timers import is_due
 from gangline.scheduler.views.pending import GroupKey, key_of, may_start
 from gangline.scheduler.views.running import Runs
 
@@ -40,10 +41,8 @@ EVICTIONS: tuple[tuple[str, Callable[[Claim, Bench], Victims | None]], ...] = (
 )
 """The rules by which jobs give way to one claimant, by their names in the policy; the first that holds is named."""
 
-
-def is_due(state: State, interval_us: int) -> bool:
-    """Whether the last tick crossed a multiple of an interval of core time."""
-    return state.now_us // interval_us > state.before_us // interval_us
+MAX_STARVING = 4
+"""Jobs that waited until levels no longer count for which room is sought at a time, besides the others."""
 
 
 def decide(round_: Round) -> None:
@@ -74,16 +73,30 @@ def _for_incomplete(round_: Round, policy: Policy) -> None:
 
 
 def _for_starving(round_: Round, policy: Policy) -> None:
-    """Make room for those for which nodes are reserved for good, though others of their group were submitted before."""
-    for job_id, _ in sorted(round_.state.reserved.items(), key=lambda item: (item[1].since_us, item[0])):
+    """Make room for those whose level counts no longer, though others of their group were submitted before them."""
+    for _, job_id in _starving(round_, policy)[:MAX_STARVING]:
         state, views = round_.state, round_.views
-        job = state.jobs.get(job_id)
-        if round_.full or job is None or not may_start(state, job) or not starves(state, policy, job):
+        if job_id in state.room:
             continue
-        claims = claims_of(round_, policy, views.pending.group_of(job_id), job, views.running.runs(state, policy))
+        job, group = state.jobs[job_id], views.pending.group_of(job_id)
+        claims = claims_of(round_, policy, group, job, views.running.runs(state, policy))
         _, decisions = _room_for(round_, policy, job, claims)
-        if decisions:
-            round_.emit(*decisions)
+        if decisions and not round_.emit(*decisions):
+            return
+
+
+def _starving(round_: Round, policy: Policy) -> list[tuple[int, str]]:
+    """Return them, each with the time since which it waits, the longest wait first."""
+    state, pending = round_.state, round_.views.pending
+    found = [
+        (state.jobs[job_id].pending_since_us, job_id)
+        for shape in pending.by_shape
+        if shape.gpus > 1 or shape.roles
+        for group in pending.by_shape[shape]
+        for *_, job_id in pending.groups[group][: policy.reservations_max]
+        if starves(state, policy, state.jobs[job_id])
+    ]
+    return sorted(found)
 
 
 def _for_each(round_: Round, policy: Policy) -> list[GroupKey]:

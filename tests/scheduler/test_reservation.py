@@ -80,7 +80,7 @@ def test_without_a_declared_maximum_the_durations_seen_say_who_ends_before(ran_s
     assert it.is_running(unknown) == (ran_s == 5)
 
 
-def test_a_reservation_for_a_job_outside_its_guarantee_bars_nobody_within_his_own() -> None:
+def test_a_reservation_for_a_job_outside_its_guarantee_bars_nobody_within_his_own_for_long() -> None:
     teams = tuple(Queue(path=path, quotas=(Quota(guarantee_milli=8_000),)) for path in ("a", "b"))
     it = world(4, queues=teams)
     fixed(it, 4, 1_000, queue="a")
@@ -90,10 +90,43 @@ def test_a_reservation_for_a_job_outside_its_guarantee_bars_nobody_within_his_ow
     assert "node-3" in the(NodesReserved, it.passes(120)).node_ids
     borrower = it.submit(gpus=4, queue="b")
     guaranteed = it.submit(gpus=4, queue="a")
-    it.tick()
+    it.passes(330)
+    assert not it.is_running(guaranteed)
+    it.passes(90)
     assert it.nodes_of(guaranteed) == ["node-3"]
     assert not it.is_running(gang)
     assert not it.is_running(borrower)
+
+
+def test_who_is_within_his_guarantee_takes_back_what_is_borrowed_before_he_starts_on_reserved_nodes() -> None:
+    teams = tuple(Queue(path=path, quotas=(Quota(guarantee_milli=8_000),)) for path in ("a", "b"))
+    it = world(5, queues=teams)
+    fixed(it, 4, 3_000, queue="a")
+    fixed(it, 4, 1_000, queue="b")
+    it.runs(gpus=4, queue="b")
+    it.runs(gpus=3, queue="b")
+    fixed(it, 2, 2_000, queue="b")
+    borrower = it.runs(gpus=2, queue="b")
+    assert it.nodes_of(borrower) == ["node-4"]
+    it.submit(gpus=12, queue="b")
+    assert the(NodesReserved, it.passes(120)).node_ids == ("node-1", "node-2", "node-3")
+    guaranteed = it.submit(gpus=1, queue="a")
+    order = the(PreemptionOrdered, it.passes(330))
+    assert (order.job_id, order.reason, order.claimant) == (borrower, "reclaim", guaranteed)
+
+
+def test_who_may_be_evicted_counts_as_gone_and_goes_as_soon_as_the_rest_is_free() -> None:
+    it = world(3, min_runtime_us=60 * SECOND_US)
+    fixed(it, 4, 100)
+    preemptible = it.runs(gpus=4, max_runtime_us=300 * 60 * SECOND_US)
+    sooner = fixed(it, 4, 50)
+    gang = it.submit(gpus=8)
+    decided = it.passes(120)
+    assert the(NodesReserved, decided).node_ids == ("node-1", "node-2")
+    assert all_of(PreemptionOrdered, [*decided, *it.passes(1_800)]) == []
+    it.exits(sooner)
+    order = the(PreemptionOrdered, it.passes(60))
+    assert (order.job_id, order.reason, order.claimant) == (preemptible, "service", gang)
 
 
 def test_the_nodes_are_chosen_anew_when_others_turn_out_to_be_free_sooner() -> None:
