@@ -25,6 +25,8 @@ GUARANTEE_GPUS = 1_024
 TEAMS = ("team-1", "team-2", "team-3", "team-4")
 TEAM_SHARES = (0.4, 0.3, 0.2, 0.1)
 PROJECTS = ("project-1", "project-2")
+PROJECT_GUARANTEE_GPUS = GUARANTEE_GPUS // len(PROJECTS)
+"""Of each project: they state none, and so share what their team's leaves."""
 
 DAY_SWING = 0.6
 FRACTIONS = 0.1

@@ -14,7 +14,16 @@ from typing import NamedTuple
 from gangline.events.decisions import PreemptionOrdered
 from gangline.events.types import WHOLE_MILLI, Decision, Value
 from gangline.simulator.claims import Claims
-from gangline.simulator.mix import DAY_US, GUARANTEE_GPUS, SETTLING_DAYS, TEAMS, is_gang, milli_of, team_of
+from gangline.simulator.mix import (
+    DAY_US,
+    GUARANTEE_GPUS,
+    PROJECT_GUARANTEE_GPUS,
+    SETTLING_DAYS,
+    TEAMS,
+    is_gang,
+    milli_of,
+    team_of,
+)
 from gangline.simulator.observer import Observer
 from gangline.simulator.room import Room
 from gangline.simulator.run import Run, Segment
@@ -72,7 +81,9 @@ class MixMeasures(Observer):
         self._jobs: list[VirtualJob] = []
         self._allocated = 0
         self._pending: dict[tuple[str, bool], dict[tuple[int, int], int]] = {}
-        """How many wait, by (team, preemptible) and (GPUs, thousandths of each)."""
+        """How many wait, by (project, preemptible) and (GPUs, thousandths of each)."""
+        self._fixed: dict[str, int] = {}
+        """Use by project of jobs that are not preemptible, in thousandths of GPUs."""
         self._ordered: dict[str, bool] = {}
         """Jobs whose attempt was told to give way."""
         self._changed = True
@@ -146,7 +157,7 @@ class MixMeasures(Observer):
 
     def _wait(self, job: VirtualJob, count: int) -> None:
         spec = job.work.spec
-        sizes = self._pending.setdefault((team_of(spec), spec.preemptible), {})
+        sizes = self._pending.setdefault((spec.queue, spec.preemptible), {})
         size = (spec.gpus, spec.gpu_milli)
         sizes[size] = sizes.get(size, 0) + count
         if not sizes[size]:
@@ -165,6 +176,7 @@ class MixMeasures(Observer):
             team.preemptible_use += milli
         else:
             team.fixed_use += milli
+            self._fixed[job.work.spec.queue] = self._fixed.get(job.work.spec.queue, 0) + milli
         self._changed = True
 
     # --- sums ---
@@ -178,9 +190,8 @@ class MixMeasures(Observer):
 
     def _look(self) -> tuple[int, int, int]:
         pending, fits = 0, False
-        for (name, preemptible), sizes in self._pending.items():
-            team = self.claims.teams[name]
-            room = None if preemptible else team.guarantee_milli - team.fixed_use
+        for (project, preemptible), sizes in self._pending.items():
+            room = None if preemptible else self._left_milli(project)
             for (gpus, gpu_milli), count in sizes.items():
                 milli = gpus * gpu_milli
                 if room is None or milli <= room:
@@ -188,6 +199,12 @@ class MixMeasures(Observer):
                     fits = fits or self._room.fits(gpus, gpu_milli)
         usable = min(self._room.up_milli, self._allocated + pending)
         return usable, self._allocated, self._room.free_milli if fits else 0
+
+    def _left_milli(self, project: str) -> int:
+        """Return what quota still lets jobs of a project have that are not preemptible."""
+        team = self.claims.teams[project.partition("/")[0]]
+        own = PROJECT_GUARANTEE_GPUS * WHOLE_MILLI - self._fixed.get(project, 0)
+        return min(own, team.guarantee_milli - team.fixed_use)
 
     def figures(self) -> Figures:
         """Return what came of it, once the simulation is over."""

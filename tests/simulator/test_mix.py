@@ -4,6 +4,7 @@ import statistics
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from gangline.events.policy import Policy
 from gangline.events.types import HOUR_US, JobSpec
@@ -103,7 +104,9 @@ def job(number: int, at_us: int, gpus: int, work_us: int, **changes: object) -> 
     return Work(**fields)  # type: ignore[arg-type] # the fields are those of Work
 
 
-def measured(works: list[Work], nodes: int, days: int, fail: Failure | None = None) -> tuple[World, MixMeasures]:
+def measured(
+    works: list[Work], nodes: int, days: int, fail: Failure | None = None, rules: tuple[str, ...] = ()
+) -> tuple[World, MixMeasures]:
     cluster = uniform_nodes(nodes)
     measures = MixMeasures(cluster, days)
 
@@ -112,7 +115,7 @@ def measured(works: list[Work], nodes: int, days: int, fail: Failure | None = No
 
     world = World(
         nodes=cluster,
-        policy=Policy(queues=mix.queues(), rules=()),
+        policy=Policy(queues=mix.queues(), rules=rules),
         works=works,
         failures=failures if fail else no_failures,
         observers=[measures],
@@ -134,6 +137,18 @@ def test_a_job_that_waits_behind_another_counts_as_usable_gpus_left_free() -> No
     assert figures.allocation_pct == pytest.approx(100 * 10 / 12, abs=0.01)
     assert figures.idle_pct == 0.0
     assert figures.small_mean_s == pytest.approx(43_200, rel=1e-4)
+
+
+def test_who_is_barred_by_the_quota_of_his_project_asks_for_nothing_and_could_not_use_what_is_free() -> None:
+    fixed = JobSpec(name="fixed", queue="team-1/project-1", command=("train",), gpus=512, preemptible=False)
+    works = [
+        job(0, 3 * DAY_US, 512, DAY_US, spec=fixed),
+        job(1, 3 * DAY_US + HOUR_US, 8, DAY_US, spec=replace(fixed, gpus=8)),
+    ]
+    world, measures = measured(works, nodes=512, days=5, rules=("quota",))
+    assert world.jobs[1].waited_us == pytest.approx(DAY_US - HOUR_US, rel=1e-3)
+    assert measures.figures().allocation_pct == pytest.approx(100.0, abs=0.01)
+    assert measures.figures().idle_pct == pytest.approx(0.0, abs=0.01)
 
 
 def test_saves_restarts_and_lost_work_are_not_useful() -> None:
