@@ -56,10 +56,11 @@ def plan_of(round_: Round, claim: Claim, runs: Runs, rules: Sequence[Victims], n
     cost = service_costs_of(runs) if only_service else costs_of(runs, last_resort)
     field = Field(views.nodes.fleet, runs, cost, eligible & (runs.node >= 0), eligible & (runs.node < 0), nodes)
     rows = _on_several(views, claim.shape, field) if claim.gang else _on_one_node(field, claim.shape)
+    more = bool(claim.shape.roles) or (rows is not None and claim.gang and _is_fed_too(claim.shape))
     if not rows:
-        return _plan_of_whole(round_, claim, rules, field) if claim.shape.roles else None
+        return _plan_of_whole(round_, claim, rules, field) if more else None
     plan = plan_of_rows(round_, claim, runs, rules, rows, nodes)
-    if plan is None and claim.shape.roles:
+    if plan is None and more:
         return _plan_of_whole(round_, claim, rules, field)
     if plan is None and claim.gang:
         rest = _rest(field._replace(fleet=_without(round_, runs, rows).fleet), claim.shape, rows)
@@ -72,8 +73,13 @@ def plan_of(round_: Round, claim: Claim, runs: Runs, rules: Sequence[Victims], n
     return plan_of_rows(round_, claim, runs, rules, needed, nodes)
 
 
+def _is_fed_too(shape: Shape) -> bool:
+    """Whether a gang asks for CPU or memory, which nodes with enough devices may not have."""
+    return bool(shape.cpu_milli or shape.memory_bytes)
+
+
 def _plan_of_whole(round_: Round, claim: Claim, rules: Sequence[Victims], field: Field) -> Plan | None:
-    """Return the plan for a gang whose roles need room besides: the cheapest go until all of it fits; None if never.
+    """Return the plan for a gang that needs more than whole devices: the cheapest go until it fits; None if never.
 
     Of these stays whoever need not go after all, the dearest first.
     """

@@ -24,10 +24,10 @@ def victims(claim: Claim, bench: Bench) -> Victims | None:
 def gangs(claim: Claim, bench: Bench) -> Victims | None:
     """Return the borrowing gangs of which one may go for a small job that no eviction of small ones helps.
 
-    One whose roles lie on other nodes is a gang here, too, however few GPUs it asks for.
+    One whose roles lie on other nodes is a gang here, too, and one that takes parts of several devices.
     """
     policy, runs, standing = bench.policy, bench.runs, claim.standing
     if claim.gang or claim.waited_us < policy.reclaim_after_us:
         return None
-    eligible = bench.candidates & bench.by_run(standing.borrows & standing.claims) & (runs.gang | (runs.node < 0))
+    eligible = bench.candidates & bench.by_run(standing.borrows & standing.claims) & (runs.gang | runs.scattered)
     return Victims("reclaim", eligible & (runs.run_us >= policy.reclaim_min_runtime_us))

@@ -4,6 +4,7 @@ An attempt that was told to stop, that has failed or that left a node is none of
 """
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -61,7 +62,7 @@ class Runs(NamedTuple):
     node: Ints
     """Row of the fleet; SEVERAL for more than one."""
     column: Ints
-    """Of the device of which a fraction takes a part; -1 for others."""
+    """Of the device of which an attempt takes a part, or several roles of it do; -1 for others."""
     type_index: Ints
     gpus: Ints
     """Whole devices; 0 for a fraction."""
@@ -89,6 +90,12 @@ class Runs(NamedTuple):
     def size(self) -> int:
         """How many there are."""
         return len(self.job_ids)
+
+    @property
+    def scattered(self) -> Flags:
+        """Which lie on several nodes, or take parts of several devices, so that more must be looked at than one."""
+        found: Flags = (self.node == SEVERAL) | ((self.column < 0) & (self.milli != self.gpus * WHOLE_MILLI))
+        return found
 
 
 class Span(NamedTuple):
@@ -242,13 +249,12 @@ class RunningView:
         row = fleet.row[first.node_id]
         one_node = all(share.node_id == first.node_id for share in shares)
         own = sizes(state.policy, job.spec)
-        fraction = len(shares) == 1 and len(first.gpus) == 1 and first.gpu_milli < WHOLE_MILLI
         return (
             job.attempts,
             self._queues.setdefault(job.spec.queue, len(self._queues)),
             job.spec.priority,
             row if one_node else SEVERAL,
-            _column(state, first) if fraction else -1,
+            _column(state, shares) if one_node else -1,
             int(fleet.type_index[row]),
             sum(len(share.gpus) for share in shares if share.gpu_milli == WHOLE_MILLI),
             sum(len(share.gpus) * share.gpu_milli for share in shares),
@@ -272,9 +278,14 @@ class RunningView:
         return np.array(rows, np.int64), np.array([len(share.gpus) for share in whole], np.int64)
 
 
-def _column(state: State, share: Share) -> int:
-    gpus = state.nodes[share.node_id].gpus
-    return gpus.index(share.gpus[0]) if share.gpus[0] in gpus else -1
+def _column(state: State, shares: Sequence[Share]) -> int:
+    """Return the column of the device of which an attempt takes parts; -1 if it takes whole ones, several, or none."""
+    devices = {(share.node_id, gpu) for share in shares for gpu in share.gpus}
+    if len(devices) != 1 or any(share.gpus and share.gpu_milli == WHOLE_MILLI for share in shares):
+        return -1
+    node_id, gpu = devices.pop()
+    gpus = state.nodes[node_id].gpus
+    return gpus.index(gpu) if gpu in gpus else -1
 
 
 def _could_give_way(job: Job, attempt: Attempt) -> bool:

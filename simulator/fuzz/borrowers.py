@@ -28,7 +28,7 @@ def open_nodes(ledger: Ledger, job_id: str, *, gone: Collection[str] = ()) -> li
         return []
     reserved = {node_id for other, one in ledger.reserved.items() if other != job_id for node_id in one.node_ids}
     spares = "spares" in policy.rules and (policy.spare_nodes > 0 or policy.spare_ppm > 0)
-    types = _types_allowed(ledger, policy, job_id, job)
+    types = types_allowed(ledger, policy, job_id, job)
     found = []
     for node in free_nodes(ledger, gone=gone, held_for=job_id):
         ports = [held.port for held in ledger.on_node(node.node_id) if held.port is not None]
@@ -40,7 +40,7 @@ def open_nodes(ledger: Ledger, job_id: str, *, gone: Collection[str] = ()) -> li
     return found
 
 
-def _types_allowed(ledger: Ledger, policy: Policy, job_id: str, job: JobRecord) -> list[str]:
+def types_allowed(ledger: Ledger, policy: Policy, job_id: str, job: JobRecord) -> list[str]:
     """Return the types of which quota lets a job have what it asks for."""
     milli = milli_asked(job.spec)
     if "quota" not in policy.rules or not milli:
@@ -82,7 +82,7 @@ def borrowers(
     found = []
     for job_id, job in ledger.jobs.items():
         level = level_between(job.spec.queue, spec.queue)
-        if level is None or not _runs_well(ledger, job_id, job, gpu_type, told=job_id in also):
+        if level is None or not runs_well(ledger, job_id, job, gpu_type, told=job_id in also):
             continue
         if (claimant, job_id, "reclaim") in ledger.evictions:
             continue  # the claimant gave way to this one for the same reason
@@ -113,7 +113,7 @@ def lower_ones(
             job.spec.queue == ours.spec.queue
             and job.priority < ours.priority
             and is_small(ledger, job.spec)
-            and _runs_well(ledger, job_id, job, gpu_type, told=told)
+            and runs_well(ledger, job_id, job, gpu_type, told=told)
             and ledger.now_us - job.bound_us >= shield_us
             and often < policy.preemptions_max
             and (claimant, job_id, "priority") not in ledger.evictions
@@ -122,7 +122,7 @@ def lower_ones(
     return found
 
 
-def _runs_well(ledger: Ledger, job_id: str, job: JobRecord, gpu_type: str, *, told: bool) -> bool:
+def runs_well(ledger: Ledger, job_id: str, job: JobRecord, gpu_type: str, *, told: bool) -> bool:
     """Whether a preemptible attempt runs, all of it, on GPUs of a type, and was not told to stop before."""
     if job.live is None or job.stop is not None or job.exited or not job.spec.preemptible:
         return False
@@ -153,6 +153,14 @@ def on_one_node(ledger: Ledger, job_id: str) -> str | None:
     live = ledger.jobs[job_id].live
     nodes = {share.node_id for share in live.shares} if live is not None else set()
     return nodes.pop() if len(nodes) == 1 else None
+
+
+def is_scattered(ledger: Ledger, job_id: str) -> bool:
+    """Whether a job takes parts of several devices, or a part of one besides whole ones: what that frees is no sum."""
+    live = ledger.jobs[job_id].live
+    shares = [share for share in live.shares if share.gpus] if live is not None else []
+    devices = {(share.node_id, gpu) for share in shares for gpu in share.gpus}
+    return len(devices) > 1 and any(share.gpu_milli < WHOLE_MILLI for share in shares)
 
 
 def cost_of(ledger: Ledger, job_id: str) -> int:

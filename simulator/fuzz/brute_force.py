@@ -12,6 +12,14 @@ from typing import NamedTuple
 from gangline.events.types import WHOLE_MILLI, JobSpec
 from gangline.simulator.fuzz.ledger import Ledger
 
+MOST_GPUS = 16
+"""Of a cluster on which every set of nodes and of victims is tried."""
+
+
+def is_small_world(ledger: Ledger) -> bool:
+    """Whether the cluster is small enough."""
+    return sum(len(node.has.gpus) for node in ledger.nodes.values()) <= MOST_GPUS
+
 
 class Free(NamedTuple):
     """What is free of a node."""

@@ -10,6 +10,7 @@ from gangline.scheduler.errors import Inapplicable
 from gangline.scheduler.evolve import evolve, evolve_round, fail, skip
 from gangline.scheduler.state import State
 from gangline.scheduler.views import Views
+from gangline.simulator.fuzz.elastic_invariants import AT_RESIZE, nobody_waits_for_what_a_gang_grows_into
 from gangline.simulator.fuzz.invariants import AFTER_ROUND, AT_DECISION
 from gangline.simulator.fuzz.ledger import Ledger
 from gangline.simulator.fuzz.machines import Machines
@@ -98,13 +99,13 @@ class Checked:
         self._read(index, decided)
         ledger = self.ledger
         for decision in decided:
-            for check in (*AT_DECISION, *AT_QUOTA, *AT_PLACEMENT):
+            for check in (*AT_DECISION, *AT_QUOTA, *AT_PLACEMENT, *AT_RESIZE):
                 for found in check(ledger, decision):
                     raise Violation(check.__name__, index, found)
             ledger.decide(decision)
         ledger.finish_round(more=record.more)
         scene = Scene(before, self.state, self.views, decided, record.more, ledger, self._machines)
-        for test in (*AFTER_ROUND, *BETWEEN_ROUNDS):
+        for test in (*AFTER_ROUND, *BETWEEN_ROUNDS, nobody_waits_for_what_a_gang_grows_into):
             for found in test(scene):
                 raise Violation(test.__name__, index, found)
 

@@ -8,21 +8,22 @@ from itertools import combinations
 
 from gangline.events.decisions import RoomHeld
 from gangline.events.types import Decision
-from gangline.simulator.fuzz.borrowers import borrowers, cost_of, lower_ones, may_start, on_one_node, open_nodes
-from gangline.simulator.fuzz.brute_force import Free, fits, free_nodes, is_small
+from gangline.simulator.fuzz.borrowers import (
+    borrowers,
+    cost_of,
+    is_scattered,
+    lower_ones,
+    may_start,
+    on_one_node,
+    open_nodes,
+)
+from gangline.simulator.fuzz.brute_force import Free, fits, free_nodes, is_small, is_small_world
 from gangline.simulator.fuzz.ledger import Ledger
 from gangline.simulator.fuzz.quota_invariants import NO_EVICTIONS
 from gangline.simulator.fuzz.scene import Scene
 
-MOST_GPUS = 16
-"""Of a cluster on which every set of nodes and of victims is tried."""
 PATIENCE = 2
-"""Times that room may be made without a claimant within guarantee getting any, where there are searches for all."""
-
-
-def is_small_world(ledger: Ledger) -> bool:
-    """Whether the cluster is small enough."""
-    return sum(len(node.has.gpus) for node in ledger.nodes.values()) <= MOST_GPUS
+"""Times that every claimant may be searched for without one within guarantee getting any."""
 
 
 def what_is_held_will_be_free(ledger: Ledger, decision: Decision) -> Iterator[str]:
@@ -37,9 +38,30 @@ def what_is_held_will_be_free(ledger: Ledger, decision: Decision) -> Iterator[st
             yield f"on {share.node_id}, where nothing may start, room is held for {decision.job_id}"
             continue
         for gpu in share.gpus:
-            if node.milli.get(gpu, 0) < share.gpu_milli:
-                has = node.milli.get(gpu, 0)
+            has = node.milli.get(gpu, 0) + _counted_twice(ledger, decision.job_id, share.node_id, gpu)
+            if has < share.gpu_milli:
                 yield f"GPU {gpu} of {share.node_id} is held for {decision.job_id}, and has {has} free"
+
+
+def _counted_twice(ledger: Ledger, claimant: str, node_id: str, gpu: int) -> int:
+    """Return how much of a device is held for others and had by those who leave it to them."""
+    found = 0
+    for job_id, room in ledger.room.items():
+        if job_id == claimant:
+            continue
+        held = sum(share.gpu_milli for share in room.shares if share.node_id == node_id and gpu in share.gpus)
+        leaving = sum(
+            one.share.gpu_milli
+            for one in ledger.on_node(node_id)
+            if gpu in one.share.gpus and _leaves_to(ledger, one.job_id, job_id)
+        )
+        found += min(held, leaving)
+    return found
+
+
+def _leaves_to(ledger: Ledger, job_id: str, claimant: str) -> bool:
+    order = ledger.jobs[job_id].preempted
+    return job_id == claimant or (order is not None and order.claimant == claimant)
 
 
 def nobody_gives_way_in_vain(ledger: Ledger, decision: Decision) -> Iterator[str]:
@@ -77,7 +99,7 @@ def who_gives_way_loses_least(ledger: Ledger, decision: Decision) -> Iterator[st
     for node in open_nodes(ledger, decision.job_id):
         if node.gpu_type != gpu_type or not node.feeds(spec, spec.gpus):
             continue
-        there = [one for one in willing if on_one_node(ledger, one) == node.node_id]
+        there = [one for one in willing if on_one_node(ledger, one) == node.node_id and not is_scattered(ledger, one)]
         for count in range(1, len(there) + 1):
             for chosen in combinations(there, count):
                 other = sum(cost_of(ledger, one) for one in chosen)
@@ -115,11 +137,14 @@ def guarantees_are_reachable(scene: Scene) -> Iterator[str]:
     ledger, policy = scene.ledger, scene.ledger.policy
     if policy is None or not {"quota", "reclaim"} <= set(policy.rules) or policy.head_blocks or scene.more:
         return
-    if not is_small_world(ledger) or policy.room_searches < len(scene.state.pending):
+    if not is_small_world(ledger):
         ledger.watch.claims = {}
         return
     if ledger.now_us // policy.room_interval_us == ledger.before_us // policy.room_interval_us:
         return
+    # Half of the searches are for the first in turn, the rest goes round: everybody has his in so many intervals.
+    around = -(-len(scene.state.pending) // (policy.room_searches - policy.room_searches // 2))
+    patience = PATIENCE * (1 if policy.room_searches >= len(scene.state.pending) else around)
     waits = {}
     for job_id in scene.state.pending:
         job = ledger.jobs[job_id]
@@ -129,7 +154,7 @@ def guarantees_are_reachable(scene: Scene) -> Iterator[str]:
             continue
         if _could_reclaim(ledger, job_id):
             waits[job_id] = ledger.watch.claims.get(job_id, 0) + 1
-            if waits[job_id] > PATIENCE:
+            if waits[job_id] > patience:
                 yield f"{job_id} is within its guarantee, and waits for what others borrow at {waits[job_id]} intervals"
     ledger.watch.claims = waits
 

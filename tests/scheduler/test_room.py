@@ -12,7 +12,7 @@ from gangline.events.decisions import (
     RoomReleased,
 )
 from gangline.events.policy import RULES, Policy, Queue, Quota
-from gangline.events.types import Decision
+from gangline.events.types import Decision, Role
 from tests.scheduler.world import SECOND_US, World, all_of, rules_without, the
 
 HOUR_S = 3600
@@ -21,6 +21,10 @@ LONG_S = 1_300
 TEAMS = (
     Queue(path="a", quotas=(Quota(guarantee_milli=8_000),)),
     Queue(path="b", quotas=(Quota(guarantee_milli=8_000),)),
+)
+PAIRS = (
+    Queue(path="a", quotas=(Quota(guarantee_milli=1_000),)),
+    Queue(path="b", quotas=(Quota(guarantee_milli=1_000),)),
 )
 
 
@@ -292,3 +296,22 @@ def test_who_stands_first_is_searched_for_at_each_interval() -> None:
     it.passes(LONG_S)
     first = it.submit(gpus=4, priority=1)
     assert the(PreemptionOrdered, it.passes(60)).claimant == first
+
+
+def test_a_job_gives_way_whose_roles_share_a_device() -> None:
+    it = world(gpus=2, queues=PAIRS)
+    it.runs(queue="a", gpus=1)
+    shared = it.runs(queue="a", gpus=0, roles=(Role(name="actors", ranks=2, gpu_milli=400),))
+    it.passes(200)
+    new = it.submit(queue="b", gpus=1)
+    ordered = the(PreemptionOrdered, it.passes(400))
+    assert (ordered.job_id, ordered.reason, ordered.claimant) == (shared, "reclaim", new)
+
+
+def test_a_guarantee_takes_back_what_roles_hold_on_several_devices_though_it_claims_one_node() -> None:
+    it = world(2, gpus=1, queues=PAIRS)
+    spread = it.runs(queue="a", gpus=0, roles=(Role(name="actors", ranks=2, gpu_milli=600),))
+    it.passes(HOUR_S)
+    new = it.submit(queue="b", gpus=1)
+    ordered = the(PreemptionOrdered, it.passes(HOUR_S))
+    assert (ordered.job_id, ordered.reason, ordered.claimant) == (spread, "reclaim", new)
