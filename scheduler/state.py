@@ -169,7 +169,7 @@ class Node(Value, frozen=True, kw_only=True):
     registered: tuple[bytes, ...] = ()
     """Event ids of its latest registrations: one that comes again, however late, is no news."""
     heard: tuple[bytes, ...] = ()
-    """The same of what the detector said of it."""
+    """The same of what was said of its losses, recoveries and faults."""
     address: str
     pod: str
     gpu_type: str

@@ -16,7 +16,7 @@ MAX_FAULTS = 16
 """Faults that a node remembers; policies count fewer."""
 
 MAX_HEARD = 16
-"""Facts of the detector about a node that are known again when they are repeated, which is within minutes."""
+"""Losses, recoveries and faults of a node that are known again when they are repeated, which is within minutes."""
 
 MAX_REASON_CHARACTERS = 200
 """Of what is said about a node; rounds repeat it for every gang that had ranks there."""
@@ -40,7 +40,7 @@ def node_recovered(state: State, event: NodeRecovered) -> State:
     return put_node(state, replace(node, lost=False), placement_due=True)
 
 
-def _heard(state: State, event: NodeLost | NodeRecovered) -> tuple[State, Node | None]:
+def _heard(state: State, event: NodeLost | NodeRecovered | NodeFaulted) -> tuple[State, Node | None]:
     """Return the state in which this was heard, and the node; None if it is not known, or that was heard before."""
     node = state.nodes.get(event.node_id)
     if node is None or event.meta.event_id in node.heard:
@@ -51,10 +51,10 @@ def _heard(state: State, event: NodeLost | NodeRecovered) -> tuple[State, Node |
 
 def node_faulted(state: State, event: NodeFaulted) -> State:
     """Take a broken GPU, or the node as a whole, out of use, and fail what runs on it."""
-    node = state.nodes.get(event.node_id)
+    state, node = _heard(state, event)
     reason = event.reason[:MAX_REASON_CHARACTERS]
     if node is None:
-        return state
+        return state  # not known, or a repeat: what broke then may have been replaced since
     if event.gpu is None:
         if node.sick or (node.quarantined and node.quarantined_until_us is None):
             return state

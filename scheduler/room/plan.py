@@ -60,12 +60,12 @@ def plan_of(round_: Round, claim: Claim, runs: Runs, rules: Sequence[Victims], n
     if not rows:
         return _plan_of_whole(round_, claim, rules, field) if more else None
     plan = plan_of_rows(round_, claim, runs, rules, rows, nodes)
-    if plan is None and more:
-        return _plan_of_whole(round_, claim, rules, field)
-    if plan is None and claim.gang:
+    if plan is None and claim.gang and not claim.shape.roles:
         rest = _rest(field._replace(fleet=_without(round_, runs, rows).fleet), claim.shape, rows)
         rows = (*rows, *rest)
         plan = plan_of_rows(round_, claim, runs, rules, rows, nodes) if rest else None
+    if plan is None and more:
+        return _plan_of_whole(round_, claim, rules, field)
     if plan is None or not claim.gang or claim.shape.gpus % max(int(field.fleet.devices[nodes].max(initial=0)), 1) == 0:
         return plan
     # What was opened as a whole node may do for the rest, and the other way round.

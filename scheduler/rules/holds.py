@@ -22,7 +22,7 @@ def decide(round_: Round) -> None:
     for job_id in sorted(state.room):
         room = state.room[job_id]
         job = state.jobs.get(job_id)
-        cause = _over(state, job, room) or _barred(round_, job, room)
+        cause = _over(state, job, room) or _barred(round_, job, room) or _changed(state, job, room)
         decision: RoomHeld | RoomReleased | None = None
         if cause is not None:
             decision = RoomReleased(job_id=job_id, cause=cause)
@@ -68,6 +68,21 @@ def _starts_anew(job: Job, room: RoomHeld) -> bool:
         return True
     evicted = job.evicted
     return evicted is not None and evicted.attempt == job.attempts and evicted.reason == room.reason in OWN
+
+
+def _changed(state: State, job: Job | None, room: RoomHeld) -> str | None:
+    """Return which node came back as another one, so that the job may not have it any more; None if none did."""
+    own = [share for share in room.shares if not share.role and share.node_id in state.nodes]
+    nodes = [state.nodes[share.node_id] for share in own if share.gpus]
+    if job is None or not nodes:
+        return None
+    accepted = job.spec.gpu_types or (nodes[0].gpu_type,)
+    for node in nodes:
+        if node.gpu_type not in accepted or node.gpu_type != nodes[0].gpu_type:
+            return f"node {node.node_id} has GPUs of type {node.gpu_type} now"
+        if job.spec.topology_required == "pod" and node.pod != nodes[0].pod:
+            return f"node {node.node_id} is in pod {node.pod} now"
+    return None
 
 
 def _lost(state: State, share: Share) -> str | None:

@@ -279,12 +279,15 @@ class RunningView:
 
 
 def _column(state: State, shares: Sequence[Share]) -> int:
-    """Return the column of the device of which an attempt takes parts; -1 if it takes whole ones, several, or none."""
-    devices = {(share.node_id, gpu) for share in shares for gpu in share.gpus}
-    if len(devices) != 1 or any(share.gpus and share.gpu_milli == WHOLE_MILLI for share in shares):
+    """Return the column of the one device of which parts are taken; -1 for whole devices, several, or none."""
+    parts = [share for share in shares if share.gpus]
+    if (
+        not parts
+        or len(parts[0].gpus) > 1
+        or any(share.gpus != parts[0].gpus or share.gpu_milli == WHOLE_MILLI for share in parts)
+    ):
         return -1
-    node_id, gpu = devices.pop()
-    gpus = state.nodes[node_id].gpus
+    gpu, gpus = parts[0].gpus[0], state.nodes[parts[0].node_id].gpus
     return gpus.index(gpu) if gpu in gpus else -1
 
 

@@ -23,7 +23,6 @@ class Ledger:
     """The fold. Records of `control` count when the round that follows them says which are skipped."""
 
     def __init__(self) -> None:
-        self.log_id = ""
         self.policy: Policy | None = None
         self._policy_next: Policy | None = None
         self.now_us = 0
@@ -49,14 +48,13 @@ class Ledger:
         self.watch = Watch()
         self.charges = Charges()
         self.facts = {
-            control.LogCreated: self._log_created,
             control.NodeRegistered: self._registered,
             control.NodeLost: self._node_lost,
-            control.NodeRecovered: self._node_recovered,
+            control.NodeRecovered: self._node_lost,
             control.NodeFaulted: self._faulted,
             control.NodeChecked: self._checked,
             control.RanksExited: self._exited,
-            control.LaunchFailed: self._launch_failed,
+            control.LaunchFailed: lambda event: self._gone(event.job_id, event.attempt, event.node_id),
             control.TickerTookOver: self._took_over,
             control.ClockTicked: self._ticked,
         }
@@ -76,9 +74,6 @@ class Ledger:
             self._index = index
             self._repeated = repeated
             fact(event)
-
-    def _log_created(self, event: control.LogCreated) -> None:
-        self.log_id = self.log_id or event.log_id
 
     def _took_over(self, event: control.TickerTookOver) -> None:
         self.ticker = event.ticker
@@ -116,15 +111,10 @@ class Ledger:
                     continue
                 self._release(key)
 
-    def _node_lost(self, event: control.NodeLost) -> None:
+    def _node_lost(self, event: control.NodeLost | control.NodeRecovered) -> None:
         node = self.nodes.get(event.node_id)
         if node is not None and node.has.boot_id == event.boot_id and not self._repeated:
-            node.lost = True
-
-    def _node_recovered(self, event: control.NodeRecovered) -> None:
-        node = self.nodes.get(event.node_id)
-        if node is not None and node.has.boot_id == event.boot_id and not self._repeated:
-            node.lost = False
+            node.lost = isinstance(event, control.NodeLost)
 
     def _faulted(self, event: control.NodeFaulted) -> None:
         node = self.nodes.get(event.node_id)
@@ -133,19 +123,17 @@ class Ledger:
 
     def _checked(self, event: control.NodeChecked) -> None:
         node = self.nodes.get(event.node_id)
-        if node is not None and node.check_index == event.check_index:
-            node.check_index = None
-            if event.healthy:
-                node.broken.clear()
+        if node is None or node.check_index != event.check_index:
+            return
+        node.check_index = None
+        if event.healthy:
+            node.broken.clear()
 
     def _exited(self, event: control.RanksExited) -> None:
         if self._is_live(event.job_id, event.attempt):
             self.jobs[event.job_id].exited = True
         if event.gone:
             self._gone(event.job_id, event.attempt, event.node_id)
-
-    def _launch_failed(self, event: control.LaunchFailed) -> None:
-        self._gone(event.job_id, event.attempt, event.node_id)
 
     def _gone(self, job_id: str, attempt: int, node_id: str) -> None:
         for key, held in list(self.held.items()):
@@ -283,11 +271,11 @@ class Ledger:
     def _NodeQuarantined(self, decision: decisions.NodeQuarantined) -> None:  # noqa: N802
         self.nodes[decision.node_id].quarantined = True
 
-    def _NodeReleased(self, decision: decisions.NodeReleased) -> None:  # noqa: N802
-        self.nodes[decision.node_id].quarantined = False
-
     def _NodeCheckOrdered(self, decision: decisions.NodeCheckOrdered) -> None:  # noqa: N802
         self.nodes[decision.node_id].check_index = decision.check_index
+
+    def _NodeReleased(self, decision: decisions.NodeReleased) -> None:  # noqa: N802
+        self.nodes[decision.node_id].quarantined = False
 
     def _RoomHeld(self, room: decisions.RoomHeld) -> None:  # noqa: N802
         self.room[room.job_id] = room

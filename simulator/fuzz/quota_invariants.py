@@ -135,11 +135,20 @@ def victims_have_run_for_a_while(ledger: Ledger, decision: Decision) -> Iterator
         if run_us < policy.reclaim_min_runtime_us:
             yield f"{decision.job_id} is reclaimed after {run_us} us"
         return
-    least_us = min(policy.min_runtime_us, policy.gang_min_runtime_us) + job.preemptions * policy.shield_step_us
+    least_us = min(policy.min_runtime_us, policy.gang_min_runtime_us)
+    if not (decision.reason == "service" and _starves(ledger, policy, decision.claimant or "")):
+        least_us += job.preemptions * policy.shield_step_us
     if run_us < least_us:
         yield f"{decision.job_id} gives way ({decision.reason}) after {run_us} us, and is shielded for {least_us}"
     if job.preemptions >= max(policy.preemptions_max, policy.gang_preemptions_max):
         yield f"{decision.job_id} gives way ({decision.reason}), and did so {job.preemptions} times before"
+
+
+def _starves(ledger: Ledger, policy: Policy, job_id: str) -> bool:
+    """Whether a gang has waited so long that nobody's shield, grown by evictions, keeps it waiting."""
+    job = ledger.jobs[job_id]
+    waited_us = ledger.now_us - job.waits_since_us
+    return "reservation" in policy.rules and job.spec.gpus > 1 and waited_us >= policy.reservation_hard_us
 
 
 AT_QUOTA = (

@@ -52,7 +52,7 @@ class NodeRecord:
         self.lost = False
         self.broken: set[int] = set()
         self.check_index: int | None = None
-        """Of the check that its agent is to report."""
+        """Of the check that was ordered, until its report."""
 
 
 class Watch:

@@ -432,3 +432,16 @@ def test_a_newer_checkpoint_forgives_failures_of_every_kind() -> None:
         world.exits(job_id, -15)
         world.settle()
     assert world.attempt(job_id).bound.attempt == 6
+
+
+def test_a_fault_told_again_late_breaks_no_device_that_was_replaced_since() -> None:
+    world = World()
+    world.node("n-1", 8)
+    world.breaks("n-1", 0)
+    fault = world.control[-1].value
+    world.node("n-1", 8, boot_id="next", agent_id="another")
+    job_id = world.runs(gpus=8)
+    world.append_bytes(fault)
+    world.tick()
+    assert world.is_running(job_id)
+    assert world.state.nodes["n-1"].broken_gpus == ()

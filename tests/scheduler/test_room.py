@@ -315,3 +315,25 @@ def test_a_guarantee_takes_back_what_roles_hold_on_several_devices_though_it_cla
     new = it.submit(queue="b", gpus=1)
     ordered = the(PreemptionOrdered, it.passes(HOUR_S))
     assert (ordered.job_id, ordered.reason, ordered.claimant) == (spread, "reclaim", new)
+
+
+def test_what_is_held_on_a_node_that_comes_back_with_other_gpus_is_let_go() -> None:
+    it = world()
+    it.runs(gpus=8)
+    it.passes(LONG_S)
+    it.submit(gpus=4, gpu_types=("H100",))
+    the(RoomHeld, it.passes(60))
+    it.node("node-0", 8, gpu_type="A100", boot_id="next", agent_id="another")
+    assert "A100" in the(RoomReleased, it.tick()).cause
+    assert not it.state.room
+
+
+def test_a_gang_takes_back_the_cpus_that_its_ranks_need_beside_free_gpus() -> None:
+    it = world(2, queues=TEAMS)
+    hungry = it.runs(queue="b", gpus=1, cpu_milli=60_000)
+    it.runs(queue="b", gpus=8)
+    it.passes(200)
+    new = it.submit(queue="a", gpus=8, nodes=2, cpu_milli=2_000)
+    ordered = all_of(PreemptionOrdered, it.passes(400))
+    assert {one.claimant for one in ordered} == {new}
+    assert hungry in {one.job_id for one in ordered}
