@@ -22,7 +22,10 @@ def may_start(scene: Scene, job_id: str) -> bool:
 
 
 def open_nodes(ledger: Ledger, job_id: str, *, gone: Collection[str] = ()) -> list[Free]:
-    """Return nodes on which a job may be placed for certain: those kept or reserved for others are left out."""
+    """Return nodes on which a job may be placed for certain.
+
+    Those kept or reserved for others are left out, and those that could not launch it.
+    """
     policy, job = ledger.policy, ledger.jobs[job_id]
     if policy is None:
         return []
@@ -33,7 +36,8 @@ def open_nodes(ledger: Ledger, job_id: str, *, gone: Collection[str] = ()) -> li
     for node in free_nodes(ledger, gone=gone, held_for=job_id):
         ports = [held.port for held in ledger.on_node(node.node_id) if held.port is not None]
         is_spare = spares and all(milli == WHOLE_MILLI for milli in node.milli.values())
-        if node.node_id in reserved or is_spare or len(ports) >= policy.port_count:
+        failed = job_id in ledger.nodes[node.node_id].could_not_launch
+        if node.node_id in reserved or failed or is_spare or len(ports) >= policy.port_count:
             continue
         if node.gpu_type in types:
             found.append(node)

@@ -40,8 +40,8 @@ def an_elastic_gang_has_a_size_of_its_range(ledger: Ledger, decision: Decision) 
     if not isinstance(decision, GangBound | RoomHeld) or ledger.jobs[decision.job_id].spec.elastic is None:
         return
     job, policy, size = ledger.jobs[decision.job_id], ledger.policy, size_of(decision.shares)
-    if policy is None or (isinstance(decision, RoomHeld) and decision.reason == "recovery"):
-        return
+    if policy is None or (isinstance(decision, RoomHeld) and (decision.reason == "recovery" or job.live is None)):
+        return  # what is left of a hold after a loss may be less than a gang starts with
     if size not in sizes(job.spec):
         yield f"{decision.job_id} gets {size} GPUs, and may have {list(sizes(job.spec))}"
     promised = decision.job_id in ledger.room

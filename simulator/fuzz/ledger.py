@@ -11,10 +11,7 @@ from gangline.events.control import COMMANDS
 from gangline.events.policy import Policy, with_queue, without_queue
 from gangline.events.types import Decision, Event
 from gangline.simulator.fuzz.charges import Charges
-from gangline.simulator.fuzz.records import Held, JobRecord, NodeRecord, Watch, milli_of
-
-MAX_STEP_US = 5_000_000
-"""Core time advances by at most this a tick."""
+from gangline.simulator.fuzz.records import MAX_STEP_US, Held, JobRecord, NodeRecord, Watch, milli_of
 
 Key = tuple[str, int]
 
@@ -54,7 +51,7 @@ class Ledger:
             control.NodeFaulted: self._faulted,
             control.NodeChecked: self._checked,
             control.RanksExited: self._exited,
-            control.LaunchFailed: lambda event: self._gone(event.job_id, event.attempt, event.node_id),
+            control.LaunchFailed: self._launch_failed,
             control.TickerTookOver: self._took_over,
             control.ClockTicked: self._ticked,
         }
@@ -134,6 +131,11 @@ class Ledger:
             self.jobs[event.job_id].exited = True
         if event.gone:
             self._gone(event.job_id, event.attempt, event.node_id)
+
+    def _launch_failed(self, event: control.LaunchFailed) -> None:
+        if event.node_id in self.nodes:
+            self.nodes[event.node_id].could_not_launch.add(event.job_id)
+        self._gone(event.job_id, event.attempt, event.node_id)
 
     def _gone(self, job_id: str, attempt: int, node_id: str) -> None:
         for key, held in list(self.held.items()):

@@ -4,6 +4,10 @@ from gangline.events import control, decisions
 from gangline.events.types import JobSpec, Share
 
 
+MAX_STEP_US = 5_000_000
+"""Core time advances by at most this a tick."""
+
+
 class Held:
     """A share of a binding that is not reported gone."""
 
@@ -51,6 +55,8 @@ class NodeRecord:
         self.quarantined = False
         self.lost = False
         self.broken: set[int] = set()
+        self.could_not_launch: set[str] = set()
+        """Jobs that are rather started elsewhere."""
         self.check_index: int | None = None
         """Of the check that was ordered, until its report."""
 
