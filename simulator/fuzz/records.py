@@ -3,7 +3,6 @@
 from gangline.events import control, decisions
 from gangline.events.types import JobSpec, Share
 
-
 MAX_STEP_US = 5_000_000
 """Core time advances by at most this a tick."""
 
