@@ -140,7 +140,7 @@ def _show_timeline(timeline: list[dict[str, Any]]) -> None:
     print(paint("\nTIMELINE", BOLD))
     shown = []
     for entry in timeline:
-        said = {name: value for name, value in entry["detail"].items() if value not in (None, "", {}, False)}
+        said = dict(_said(*item) for item in entry["detail"].items() if item[1] not in (None, "", {}, False))
         detail = " ".join(f"{name}={value if isinstance(value, str) else json(value)}" for name, value in said.items())
         shown.append(
             (
@@ -153,6 +153,16 @@ def _show_timeline(timeline: list[dict[str, Any]]) -> None:
             )
         )
     print_table(("index", "time", "what", "attempt", "node", "detail"), shown)
+
+
+def _said(name: str, value: object) -> tuple[str, object]:
+    """Return a detail as people read it."""
+    from gangline.cli.units import show_duration, show_time
+
+    if not (name.endswith("_us") and isinstance(value, int)):
+        return name, value
+    is_moment = name.endswith("_at_us") or name == "until_us"
+    return name.removesuffix("_us"), (show_time if is_moment else show_duration)(value)
 
 
 def logs(

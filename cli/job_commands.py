@@ -156,14 +156,19 @@ def reprioritise(
     from gangline.cli.commands import new_meta
     from gangline.events.control import ReprioritiseJob
 
-    least, most = -(2**31), 2**31 - 1
-    if not least <= priority <= most:
-        raise UsageError(f"PRIORITY: this is {priority:,}, but has to be a number of 32 bits")
+    _check_priority("PRIORITY", priority)
     place = Place(home, log=log, sql=sql)
     job_id = _whole_id(place, job)
     command = ReprioritiseJob(meta=new_meta(), job_id=job_id, priority=priority)
     done = f"{job_id} has priority {priority} from {{index}} on"
     tell(send(place, command, key=job_id, timeout_s=timeout), {"job_id": job_id}, done, as_json=json)
+
+
+def _check_priority(name: str, priority: int) -> None:
+    """Raise UsageError for what no record holds; the core knows the real bounds."""
+    least, most = -(2**31), 2**31 - 1
+    if not least <= priority <= most:
+        raise UsageError(f"{name}: this is {priority:,}, but has to be a number of 32 bits")
 
 
 def clone(
@@ -189,6 +194,8 @@ def clone(
     from gangline.events import ids
     from gangline.events.control import SubmitJob
 
+    if priority is not None:
+        _check_priority("--priority", priority)
     place = Place(home, log=log, sql=sql)
     row = look_up(place, job)
     if row["array_id"]:

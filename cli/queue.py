@@ -105,12 +105,12 @@ def _changed(
     for words, field in ((guarantees, "guarantee_milli"), (ceilings, "ceiling_milli")):
         for word in words:
             gpu_type, value = _split(word)
-            milli = None if value == NONE else _milli(field.removesuffix("_milli"), value)
+            milli = None if value == NONE else _milli(f"--{field.removesuffix('_milli')} {word}", value)
             by_type[gpu_type] = replace(quota_of(gpu_type), **{field: milli})
     for word in weights:
         gpu_type, value = _split(word)
         if not value.isdecimal():
-            raise UsageError(f"--weight {word}: this is a whole number, as in 2 or H100=2")
+            raise UsageError(f"--weight {word}: this has to be a whole number, as in 2 or H100=2")
         by_type[gpu_type] = replace(quota_of(gpu_type), weight=int(value))
     return Queue(path=path, quotas=tuple(by_type[gpu_type] for gpu_type in sorted(by_type)))
 
@@ -122,16 +122,16 @@ def _split(word: str) -> tuple[str, str]:
     return gpu_type, value
 
 
-def _milli(option: str, value: str) -> int:
+def _milli(said: str, value: str) -> int:
     from gangline.cli.units import MILLI, parse_milli
     from gangline.cli.values import MAX_GPUS
 
     try:
         milli = parse_milli(value)
     except ValueError as error:
-        raise UsageError(f"--{option} {value}: {error}, as in 64, H100=64 or none") from error
+        raise UsageError(f"{said}: {error}, as in 64, H100=64 or none") from error
     if milli > MAX_GPUS * MILLI:
-        raise UsageError(f"--{option} {value}: name at most {MAX_GPUS:,} GPUs, or none")
+        raise UsageError(f"{said}: name at most {MAX_GPUS:,} GPUs, or none")
     return milli
 
 

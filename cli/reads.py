@@ -63,10 +63,11 @@ def jobs(
     Example: gangline jobs --state running --state pending
     """
     from gangline.cli.units import show_duration, show_size, show_time
-    from gangline.projections.queries import STATES, find_job, list_jobs
+    from gangline.projections.queries import HELD, STATES, find_job, list_jobs
 
-    if unknown := [one for one in state or () if one not in STATES]:
-        raise UsageError(f"--state: there is no state {unknown[0]!r}: name one of {', '.join(STATES)}")
+    known = (HELD, *STATES)
+    if unknown := [one for one in state or () if one not in known]:
+        raise UsageError(f"--state: there is no state {unknown[0]!r}: name one of {', '.join(known)}")
     with tables(Place(home, log=log, sql=sql), after, timeout) as connection:
         array_id = None if array is None else find_job(connection, array)["job_id"]
         rows = list_jobs(connection, states=state or (), queue=queue, array=array_id, limit=limit)

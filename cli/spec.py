@@ -105,12 +105,22 @@ def build(
     if "gpus" not in fields:
         raise bad(("resources", "gpus"), "there is none: write gpus = 1 under [resources]")
     code = fields.pop("code_folder", None)
-    if (nodes := fields.get("nodes")) and fields["gpus"] % nodes:
-        uneven = f"{fields['gpus']} GPUs do not spread evenly over {nodes} nodes"
-        raise bad(("resources", "nodes"), f"{uneven}: name a number of nodes that divides them, or leave it out")
+    if fault := _spread(fields):
+        raise bad(("resources", "nodes"), fault)
     if checkpoints := fields.get("checkpoints"):
         fields["checkpoints"] = _place(checkpoints, folder)
     return Asked(JobSpec(**fields), None if code is None else (folder / Path(code).expanduser()).resolve())
+
+
+def _spread(fields: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the number of nodes, or None."""
+    gpus, nodes = fields["gpus"], fields.get("nodes", 1)
+    if fields.get("gpu_milli") and nodes > 1:
+        return "a part of a GPU lies on one node: leave this out, or ask for whole GPUs"
+    if gpus % nodes == 0:
+        return None
+    uneven = f"{gpus} GPUs do not spread evenly over {nodes} nodes"
+    return f"{uneven}: name a number of nodes that divides them, or leave it out"
 
 
 def _place(base: str, folder: Path) -> str:

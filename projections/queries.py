@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import func, select
+from sqlalchemy import and_, func, or_, select
 from sqlalchemy.engine import Connection
 
 from gangline.projections.tables import (
@@ -26,6 +26,9 @@ ENDED = ("succeeded", "failed", "cancelled")
 STATES = ("pending", "running", "stopping", *ENDED)
 """What an admitted job can be in."""
 
+HELD = "held"
+"""Those of the pending ones that their users hold."""
+
 MAX_ROWS = 1_000
 """How many jobs a list shows unless it is asked for another number; the newest ones."""
 
@@ -40,11 +43,16 @@ def list_jobs(
     array: str | None = None,
     limit: int = MAX_ROWS,
 ) -> list[dict[str, Any]]:
-    """Return the newest jobs in the order of their submission: arrays as one each, or the jobs of one array."""
+    """Return the newest jobs in the order of their submission: arrays as one each, or the jobs of one array.
+
+    `states` are of STATES, or HELD.
+    """
     query = select(*(column for column in jobs.c if column is not jobs.c.spec)).where(jobs.c.state != "submitted")
     query = query.where(jobs.c.array_id.is_(None) if array is None else jobs.c.array_id == array)
     if states:
-        query = query.where(jobs.c.state.in_(states))
+        in_state = jobs.c.state.in_(states)
+        held = and_(jobs.c.state == "pending", jobs.c.held == 1)
+        query = query.where(or_(in_state, held) if HELD in states else in_state)
     if queue is not None:
         query = query.where(jobs.c.queue == queue)
     query = query.order_by(jobs.c.submitted_index.desc(), jobs.c.array_index.desc()).limit(limit)

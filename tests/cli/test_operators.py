@@ -78,7 +78,7 @@ def test_a_job_is_held_released_retried_and_given_another_priority(gangline: Gan
     until(lambda: state_of(gangline, job) == "running", "a start")
     assert gangline("job", "hold", job[:12], "--reason", "later").code == 0
     until(lambda: state_of(gangline, job) == "pending", "the requeue")
-    assert " held " in gangline("jobs").out
+    assert " held " in gangline("jobs", "--state", "held").out
     assert "is held" in document(gangline, "job", "show", job)["why"]
     assert f"stays held, and starts only after `gangline job release {job}`" in gangline("job", "retry", job).out
     assert document(gangline, "job", "release", job)["answer"] == "CommandAccepted"
@@ -139,6 +139,12 @@ REFUSED: dict[str, tuple[list[object], int, str]] = {
     "the beginning of no job": (["job", "release", "job-99"], 3, "there is no job 'job-99'"),
     "a clone of no job": (["job", "clone", "job-99"], 3, "there is no job 'job-99'"),
     "a priority beyond the bounds": (["job", "reprioritise", "job-aaaaaaaaaaaa", "1" * 12], 2, "32 bits"),
+    "a clone's priority beyond the bounds": (
+        ["job", "clone", "job-aaaaaaaaaaaa", "--priority", "1" * 12],
+        2,
+        "--priority: this is 111,111,111,111, but has to be a number of 32 bits",
+    ),
+    "a quota of a type without a number": (["queue", "set", "a", "--ceiling", "H100="], 2, "--ceiling H100=: write a"),
     "an orphan": (["queue", "set", "a/b"], 4, "'a/b' is an orphan"),
     "a guarantee that is no number": (["queue", "set", "a", "--guarantee", "much"], 2, "--guarantee much"),
     "a guarantee of less than nothing": (

@@ -49,6 +49,8 @@ def test_jobs_are_listed_in_the_order_of_submission(gangline: Gangline) -> None:
     assert [row["state"] for row in rows] == ["succeeded", *made_way, "cancelled"]
     assert [row["state"] for row in read(gangline, "jobs", "--state", "cancelled")] == ["cancelled"]
     assert read(gangline, "jobs", "--queue", "other") == []
+    held = [row["job_id"] for row in rows if row["held"]]
+    assert [row["job_id"] for row in read(gangline, "jobs", "--state", "held")] == held
     lines = gangline("jobs").out.splitlines()
     assert lines[0].split()[:4] == ["JOB", "NAME", "QUEUE", "STATE"]
     assert len(lines) == 1 + len(rows)
@@ -92,6 +94,7 @@ def test_a_job_is_shown_with_its_timeline(gangline: Gangline) -> None:
     assert "TIMELINE" in text
     assert "requeued" in text
     assert "rank 0 was killed by signal 9" in text
+    assert "_us=" not in text
 
 
 @pytest.mark.usefixtures("script")

@@ -196,6 +196,10 @@ BAD: dict[str, tuple[str, str]] = {  # the text, and how the message begins: its
         GPUS + "gpus = 3\nnodes = 2\n",
         "5: resources.nodes: 3 GPUs do not spread evenly over 2 nodes",
     ),
+    "a part of a GPU on several nodes": (
+        GPUS + "gpus = 0.5\nnodes = 2\n",
+        "5: resources.nodes: a part of a GPU lies on one node",
+    ),
     "no CPUs": (GPUS + "gpus = 1\ncpus = 0\n", "5: resources.cpus: this is 0, but has to be more than 0"),
     "a bad unit": (
         GPUS + "gpus = 1\nmemory = '4Gb'\n",
