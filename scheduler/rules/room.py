@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from gangline.events.policy import Policy
 from gangline.events.types import Decision
 from gangline.scheduler.recovery import incomplete
-from gangline.scheduler.reservations import starves
 from gangline.scheduler.room import (
     batch,
     consolidation,
@@ -41,9 +40,6 @@ EVICTIONS: tuple[tuple[str, Callable[[Claim, Bench], Victims | None]], ...] = (
 )
 """The rules by which jobs give way to one claimant, by their names in the policy; the first that holds is named."""
 
-MAX_STARVING = 4
-"""Jobs that waited until levels no longer count for which room is sought at a time, besides the others."""
-
 
 def decide(round_: Round) -> None:
     """Make room for claimants, if it is time to."""
@@ -52,7 +48,7 @@ def decide(round_: Round) -> None:
         return
     _for_incomplete(round_, policy)
     still_open = _for_each(round_, policy)
-    _for_starving(round_, policy)
+    _for_reserving(round_, policy)
     if still_open and is_due(state, policy.reclaim_interval_us) and not round_.full:
         _reclaim_a_gang(round_, policy, still_open)
     for name, rule in (("fill", fill.decide), ("batch", batch.decide)):
@@ -72,31 +68,19 @@ def _for_incomplete(round_: Round, policy: Policy) -> None:
             return
 
 
-def _for_starving(round_: Round, policy: Policy) -> None:
-    """Make room for those whose level counts no longer, though others of their group were submitted before them."""
-    for _, job_id in _starving(round_, policy)[:MAX_STARVING]:
+def _for_reserving(round_: Round, policy: Policy) -> None:
+    """Make room for those for which nodes are reserved, though others of their group were submitted before them."""
+    reserved = round_.state.reserved
+    for job_id in sorted(reserved, key=lambda job_id: (reserved[job_id].since_us, job_id)):
         state, views = round_.state, round_.views
-        if job_id in state.room:
+        job = state.jobs.get(job_id)
+        if job is None or not may_start(state, job):
             continue
-        job, group = state.jobs[job_id], views.pending.group_of(job_id)
+        group = views.pending.group_of(job_id)
         claims = claims_of(round_, policy, group, job, views.running.runs(state, policy))
         _, decisions = _room_for(round_, policy, job, claims)
         if decisions and not round_.emit(*decisions):
             return
-
-
-def _starving(round_: Round, policy: Policy) -> list[tuple[int, str]]:
-    """Return them, each with the time since which it waits, the longest wait first."""
-    state, pending = round_.state, round_.views.pending
-    found = [
-        (state.jobs[job_id].pending_since_us, job_id)
-        for shape in pending.by_shape
-        if shape.gpus > 1 or shape.roles
-        for group in pending.by_shape[shape]
-        for *_, job_id in pending.groups[group][: policy.reservations_max]
-        if starves(state, policy, state.jobs[job_id])
-    ]
-    return sorted(found)
 
 
 def _for_each(round_: Round, policy: Policy) -> list[GroupKey]:
