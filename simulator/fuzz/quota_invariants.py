@@ -145,10 +145,12 @@ def victims_have_run_for_a_while(ledger: Ledger, decision: Decision) -> Iterator
 
 
 def _starves(ledger: Ledger, policy: Policy, job_id: str) -> bool:
-    """Whether a gang has waited so long that nobody's shield, grown by evictions, keeps it waiting."""
+    """Whether a gang has waited so long, for reserved nodes too, that nobody's grown shield keeps it waiting."""
     job = ledger.jobs[job_id]
     waited_us = ledger.now_us - job.waits_since_us
-    return "reservation" in policy.rules and job.spec.gpus > 1 and waited_us >= policy.reservation_hard_us
+    waits_long = job_id in ledger.reserved or waited_us >= policy.reservation_hard_us
+    several = job.spec.gpus > 1 or bool(job.spec.roles)
+    return "reservation" in policy.rules and several and waits_long and waited_us >= policy.reservation_after_us
 
 
 AT_QUOTA = (
