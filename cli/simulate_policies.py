@@ -2,14 +2,14 @@
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gangline.cli.output import print_json, print_table, say
+from gangline.cli.output import BOLD, paint, print_json, printable, say
 from gangline.cli.policy_file import read_policy, refuse_policy
 from gangline.cli.simulate_options import refuse_unused
 from gangline.cli.toml_file import TomlFile
@@ -18,6 +18,7 @@ from gangline.events.policy import Policy
 from gangline.schemas.errors import UsageError
 from gangline.simulator import compare, csv_rows, plans, report
 from gangline.simulator.compare import Result
+from gangline.simulator.faults import BadFault
 from gangline.simulator.mix import DAYS, Mix
 from gangline.simulator.plan import NamedPolicy, Plan, Progress
 
@@ -60,15 +61,20 @@ def run_policies(asked: Asked, *, as_json: bool) -> None:
     gc.set_threshold(100_000, 50, 100)
     for named in policies:
         with _kept(asked.keep_log) as log, _progress(plan, named.name) as progress:
-            results.append(compare.run(plan, named, log=log, progress=progress))
+            try:
+                results.append(compare.run(plan, named, log=log, progress=progress))
+            except BadFault as error:
+                raise UsageError(f"{asked.faults}: {error}") from error
     if asked.report is not None:
         _write(asked.report, report.page(plan.title, results, attribution=plan.attribution))
         say(f"the report is {asked.report}")
     if as_json:
         print_json(_as_json(plan, results))
         return
-    print_table([name for name, _ in report.COLUMNS], report.rows(results))
+    _print_side_by_side(results)
     print(report.MEANING)
+    for text in _rejections(results):
+        print(printable(text))
     if plan.attribution:
         print(plan.attribution)
 
@@ -199,9 +205,30 @@ def _progress(plan: Plan, name: str) -> Iterator[Progress | None]:
         yield tell
 
 
+def _print_side_by_side(results: Sequence[Result]) -> None:
+    """Print a line for each number and a column for each policy: so a terminal of 80 columns shows several."""
+    names = [name for name, _ in report.COLUMNS]
+    columns = [names, *report.rows(results)]
+    widths = [max(len(cell) for cell in column) for column in columns]
+    for number, cells in enumerate(zip(*columns, strict=True)):
+        name, *values = (printable(cell) for cell in cells)
+        shown = [value.rjust(width) for value, width in zip(values, widths[1:], strict=True)]
+        line = "  ".join([name.ljust(widths[0]), *shown])
+        print(paint(line, BOLD) if number == 0 else line)
+
+
+def _rejections(results: Sequence[Result]) -> Iterator[str]:
+    """Yield why a policy rejected jobs, of the first one each."""
+    for result in results:
+        first = next((job for job in result.recorder.jobs if job.outcome == "rejected"), None)
+        if first is not None:
+            yield f"rejected by {result.summary.policy}, as {first.work.spec.name}: {first.cause}"
+
+
 def _as_json(plan: Plan, results: list[Result]) -> dict[str, object]:
     return {
         "title": plan.title,
         "attribution": plan.attribution,
         "policies": [{"summary": result.summary, "by_size": result.by_size} for result in results],
+        "rejections": list(_rejections(results)),
     }

@@ -19,6 +19,8 @@ MAX_SHOWN_CHARACTERS = 60
 class BadTrace(GanglineError):
     """A trace says what cannot be, or is none."""
 
+    exit_code = 2
+
 
 class Row:
     """One row: its fields by column, each checked as it is read."""
@@ -46,10 +48,10 @@ class Row:
         text = self.text(column)
         digits = text.removeprefix("-")
         if not (digits.isascii() and digits.isdigit()):
-            raise self.bad(column, f"it is a whole number of {least:,} to {most:,}")
+            raise self.bad(column, f"it has to be a whole number of {least:,} to {most:,}")
         number = int(text)
         if not least <= number <= most:
-            raise self.bad(column, f"it lies in {least:,} to {most:,}")
+            raise self.bad(column, f"it has to be {least:,} to {most:,}")
         return number
 
     def has(self, column: str) -> bool:

@@ -15,6 +15,8 @@ Part = Literal["node", "gpu", "rank", "pod"]
 class BadFault(GanglineError):
     """A fault names what the cluster or the workload does not have."""
 
+    exit_code = 2
+
 
 class Fault(Value, frozen=True, kw_only=True):
     """Something fails at a time. Which of the names count, `part` says."""

@@ -81,5 +81,5 @@ def _duration_us(row: Row) -> int:
     except InvalidOperation:
         duration_us = 0
     if duration_us <= 0:
-        raise row.bad("duration", f"it is a number of seconds above 0 and up to {MAX_DURATION_S:,}")
+        raise row.bad("duration", f"it has to be a number of seconds above 0 and up to {MAX_DURATION_S:,}")
     return duration_us

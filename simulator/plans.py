@@ -35,7 +35,7 @@ def of_philly(path: Path, cluster: Cluster, *, divide: int, teams: bool) -> Plan
     jobs = philly.jobs(path, gpus_most=gpus)
     policy, queues = queueing.by_teams(Policy(), jobs, gpus=gpus) if teams else (queueing.pooled(Policy()), None)
     return Plan(
-        title=f"{path.name}: {len(jobs):,} jobs, arrivals / {divide}",
+        title=f"{path.name}: {len(jobs):,} jobs{_faster(divide)}",
         nodes=cluster.made(),
         works=_from_0(queueing.works(jobs, divide=divide, queues=queues)),
         queues=policy.queues,
@@ -54,7 +54,7 @@ def of_openb(path: Path, nodes: Path, *, divide: int) -> Plan:
         raise BadTrace(f"{path}: no task has a creation_time and a later deletion_time, so there is nothing to run")
     tasks.sort(key=lambda task: task.created_s or 0)
     return Plan(
-        title=f"{path.name}: {len(tasks):,} tasks, arrivals / {divide}",
+        title=f"{path.name}: {len(tasks):,} tasks{_faster(divide)}",
         nodes=[
             VirtualNode(
                 node_id=machine.name,
@@ -74,7 +74,7 @@ def of_openb(path: Path, nodes: Path, *, divide: int) -> Plan:
 def of_mix(wanted: mix.Mix) -> Plan:
     """Return the mix."""
     return Plan(
-        title=f"the mix: seed {wanted.seed}, load {wanted.load:.2f}, {wanted.days} days",
+        title=f"the mix: seed {wanted.seed}, load {wanted.load:.2f}, {_days(wanted.days)}",
         nodes=mix.nodes(),
         works=mix.works(wanted),
         queues=mix.queues(),
@@ -83,11 +83,19 @@ def of_mix(wanted: mix.Mix) -> Plan:
     )
 
 
+def _faster(divide: int) -> str:
+    return f", arriving {divide} times as fast" if divide > 1 else ""
+
+
+def _days(days: int) -> str:
+    return "1 day" if days == 1 else f"{days} days"
+
+
 def first_days(plan: Plan, days: int) -> Plan:
     """Return what happens in the first days of a plan."""
     until_us = days * mix.DAY_US
     works = list(takewhile(lambda work: work.submit_us < until_us, plan.works))
-    return replace(plan, title=f"{plan.title}, the first {days} days", works=works, until_us=until_us)
+    return replace(plan, title=f"{plan.title}, the first {_days(days)}", works=works, until_us=until_us)
 
 
 def _of_task(number: int, task: openb.Task, divide: int) -> Work:

@@ -16,12 +16,12 @@ COLUMNS: tuple[tuple[str, Callable[[Summary], str]], ...] = (
     ("allocated %", lambda one: f"{one.allocation_pct:.1f}"),
     ("useful %", lambda one: f"{one.useful_pct:.1f}"),
     ("wait mean s", lambda one: f"{one.wait_mean_s:,.0f}"),
-    ("p50", lambda one: f"{one.wait_median_s:,.0f}"),
-    ("p99", lambda one: f"{one.wait_p99_s:,.0f}"),
-    ("longest 32+", lambda one: f"{one.gang_wait_longest_s:,.0f}"),
-    ("preempted a job", lambda one: f"{one.preemptions_per_job:.3f}"),
-    ("most", lambda one: f"{one.preemptions_most:,}"),
-    ("lost GPU h", lambda one: f"{one.lost_gpu_hours:,.0f}"),
+    ("wait p50 s", lambda one: f"{one.wait_median_s:,.0f}"),
+    ("wait p99 s", lambda one: f"{one.wait_p99_s:,.0f}"),
+    ("longest of 32+ GPUs s", lambda one: f"{one.gang_wait_longest_s:,.0f}"),
+    ("preemptions a job", lambda one: f"{one.preemptions_per_job:.3f}"),
+    ("most of one job", lambda one: f"{one.preemptions_most:,}"),
+    ("lost GPU hours", lambda one: f"{one.lost_gpu_hours:,.0f}"),
     ("fragmented %", lambda one: f"{one.fragmented_pct:.0f}"),
 )
 """What the table shows, on the terminal and on the page."""

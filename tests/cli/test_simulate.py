@@ -1,6 +1,7 @@
 """`gangline simulate` compares policies on a trace, keeps a log that is a trace again, and says what is wrong."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -33,8 +34,8 @@ def test_policies_stand_side_by_side_with_the_source_of_the_trace(
     done = gangline("simulate", SLICE, *CLUSTER, "--policy", strict, "--policy", other, "--report", page)
     assert done.code == 0, done.err
     lines = done.out.splitlines()
-    assert lines[0].startswith("POLICY")
-    assert [line.split()[:2] for line in lines[1:3]] == [["strict", "400"], ["other", "400"]]
+    assert [line.split() for line in lines[:2]] == [["policy", "strict", "other"], ["jobs", "400", "400"]]
+    assert max(len(line) for line in lines[:-2]) <= 80
     assert "smaller of the GPUs that were up and those asked for" in lines[-2]
     assert "CC BY 4.0" in lines[-1]
     assert page.read_text().count("<svg") == 5
@@ -47,6 +48,23 @@ def test_json_holds_a_summary_and_waits_by_size(gangline: Gangline, strict: Path
     assert policy["summary"]["wait_mean_s"] == pytest.approx(4181.84, abs=0.01)
     assert sum(row["jobs"] for row in policy["by_size"]) == 400
     assert "CC BY 4.0" in json.loads(done.out)["attribution"]
+
+
+def test_a_policy_whose_queues_are_not_the_workload_s_says_why_it_rejects(gangline: Gangline, tmp_path: Path) -> None:
+    policy = tmp_path / "own.toml"
+    policy.write_text("[queues.mine]\nguarantee = 8\n")
+    done = gangline("simulate", SLICE, *CLUSTER, "--days", "1", "--policy", policy)
+    assert done.code == 0, done.err
+    assert re.search(r"^rejected by own, as philly-\d+: queue is '.+', but the queues are mine", done.out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("fault", ['node = "node-99"', 'pod = "pod-99"', 'job = "nobody"'])
+def test_a_fault_of_what_is_not_there_names_the_script(gangline: Gangline, tmp_path: Path, fault: str) -> None:
+    script = tmp_path / "faults.toml"
+    script.write_text(f'[[fault]]\nat = "1h"\n{fault}\n')
+    done = gangline("simulate", SLICE, *CLUSTER, "--faults", script)
+    assert done.code == 2
+    assert f"{script}: fault 1: there is no {fault.split(maxsplit=1)[0]} '" in done.err
 
 
 @pytest.mark.slow
@@ -125,7 +143,7 @@ def test_usage_that_makes_no_sense_is_refused(
 
 def test_a_job_larger_than_the_cluster_is_named_with_its_row(gangline: Gangline) -> None:
     done = gangline("simulate", SLICE, "--nodes", "1")
-    assert done.code == 1
+    assert done.code == 2
     assert "num_gpus" in done.err
     assert "row" in done.err
 
@@ -186,5 +204,5 @@ def test_a_task_that_no_node_could_take_is_named_with_row_and_column(
     pods, nodes = openb
     pods.write_text(f"{pods.read_text()}d,{task}\n")
     done = gangline("simulate", pods, "--node-list", nodes)
-    assert done.code == 1
+    assert done.code == 2
     assert f"row 5: {said}" in done.err

@@ -64,14 +64,14 @@ def test_times_may_be_missing_altogether(tmp_path: Path) -> None:
 
 
 BAD_TASKS = {
-    "a,-5,1,1,1000,,,,0,1,": "row 2: cpu_milli is '-5', but it lies in 0 to 10,000,000",
-    "a,5,1,1000000,1000,,,,0,1,": "row 2: num_gpu is '1000000', but it lies in 0 to 1,024",
-    "a,5,1,1,0,,,,0,1,": "row 2: gpu_milli is '0', but it lies in 1 to 1,000",
+    "a,-5,1,1,1000,,,,0,1,": "row 2: cpu_milli is '-5', but it has to be 0 to 10,000,000",
+    "a,5,1,1000000,1000,,,,0,1,": "row 2: num_gpu is '1000000', but it has to be 0 to 1,024",
+    "a,5,1,1,0,,,,0,1,": "row 2: gpu_milli is '0', but it has to be 1 to 1,000",
     "a,5,1,1,1001,,,,0,1,": "row 2: gpu_milli is '1001', but",
     "a,5,1,2,500,,,,0,1,": "row 2: gpu_milli is '500', but a task of 2 GPUs takes whole ones",
-    "a,5,1.5,1,500,,,,0,1,": "row 2: memory_mib is '1.5', but it is a whole number",
-    "a,,1,1,500,,,,0,1,": "row 2: cpu_milli is '', but it is a whole number",
-    "a,²,1,1,500,,,,0,1,": "row 2: cpu_milli is '²', but it is a whole number",
+    "a,5,1.5,1,500,,,,0,1,": "row 2: memory_mib is '1.5', but it has to be a whole number",
+    "a,,1,1,500,,,,0,1,": "row 2: cpu_milli is '', but it has to be a whole number",
+    "a,²,1,1,500,,,,0,1,": "row 2: cpu_milli is '²', but it has to be a whole number",
     ",5,1,1,500,,,,0,1,": "row 2: name is '', but it is empty",
     "a,5,1,1,500,,,,-9,1,": "row 2: creation_time is '-9', but",
     "a,5,1,1,500,,,,9,1,": "row 2: deletion_time is '1', but it was created at 9",
