@@ -54,6 +54,15 @@ def free_nodes(ledger: Ledger, *, gone: Collection[str] = (), held_for: str = ""
 
     What is held is not free but for whom it is held, and what is taken and held is counted twice: at most too little.
     """
+    held_for = held_for if held_for in ledger.room else ""
+    key = ("free", frozenset(gone), held_for)
+    if key not in ledger.memo:
+        ledger.memo[key] = _free_nodes(ledger, gone, held_for)
+    found: list[Free] = ledger.memo[key]
+    return found
+
+
+def _free_nodes(ledger: Ledger, gone: Collection[str], held_for: str) -> list[Free]:
     found = []
     for node_id, node in sorted(ledger.nodes.items()):
         held = ledger.on_node(node_id)

@@ -1,13 +1,18 @@
 """From a seed to a case: a small cluster, a tree of queues, a policy with short times, and what befalls them."""
 
-from gangline.simulator.fuzz.dice import Dice
+from msgspec.structs import replace
+
+from gangline.events.types import WHOLE_MILLI, Elastic
+from gangline.simulator.fuzz.dice import Dice, keyed
 from gangline.simulator.fuzz.generated_faults import faults
 from gangline.simulator.fuzz.generated_jobs import Jobs
 from gangline.simulator.fuzz.generated_policies import policy, queues, shared_tree, soon
-from gangline.simulator.fuzz.plan import AnyStep, Machine, Noise, Plan
+from gangline.simulator.fuzz.plan import AnyStep, Machine, Noise, Plan, Submit
 
 CROWDED_PERCENT = 40
 """Cases in which one team takes the cluster, and then the others want their part of it."""
+STRETCHED_EVERY = 6
+"""One case in so many has many elastic gangs, of which others wait for what they have above their least size."""
 LONGEST_S = 90
 """Of the part of a case in which things are submitted and break."""
 
@@ -27,8 +32,20 @@ def generate(seed: int) -> Plan:
     steps: list[AnyStep] = Jobs(dice, fleet, tree, ends_s, crowded=crowded).steps()
     if not crowded or dice.percent(50):
         steps += faults(dice, fleet, tree, ends_s)
+    if keyed(seed, "stretched") % STRETCHED_EVERY == 0:
+        steps = [stretched(seed, step) if isinstance(step, Submit) else step for step in steps]
     steps.sort(key=lambda step: step.at_s)
     return Plan(seed=seed, policy=first, machines=fleet, steps=tuple(steps), noise=noise(dice, seed), ends_s=ends_s)
+
+
+def stretched(seed: int, step: Submit) -> Submit:
+    """Return every other job that may give way as one that runs on fewer GPUs, too, down to one, or on a few more."""
+    spec = step.spec
+    whole = spec.gpus and spec.gpu_milli == WHOLE_MILLI and spec.nodes is None and not spec.roles
+    if not whole or not spec.preemptible or spec.elastic or spec.interactive or keyed(seed, step.number) % 2:
+        return step
+    most = spec.gpus + keyed(seed, step.number, "most") % 3
+    return replace(step, spec=replace(spec, elastic=Elastic(min_gpus=1, max_gpus=most, step_gpus=1)))
 
 
 def machines(dice: Dice) -> tuple[Machine, ...]:

@@ -45,6 +45,8 @@ def _differ(name: str, kept: Any, new: Any) -> Iterator[str]:  # noqa: ANN401 - 
         if not np.array_equal(kept, new):
             yield f"{name} is kept as {kept.tolist()}, and would be {new.tolist()}"
     elif isinstance(new, Mapping):
+        if _is_equal(kept, new):
+            return
         before, after = _without_nothing(kept), _without_nothing(new)
         for key in [*after, *(key for key in before if key not in after)]:
             yield from _differ(f"{name}[{key!r}]", before.get(key), after.get(key))
@@ -54,6 +56,14 @@ def _differ(name: str, kept: Any, new: Any) -> Iterator[str]:  # noqa: ANN401 - 
                 yield from _differ(f"{name}.{part}", vars(kept)[part], vars(new)[part])
     elif isinstance(kept, np.ndarray) or kept != new:
         yield f"{name} is kept as {kept!r}, and would be {new!r}"
+
+
+def _is_equal(kept: Mapping[Any, Any], new: Mapping[Any, Any]) -> bool:
+    """Whether two maps are the same for certain; of arrays in them it says nothing."""
+    try:
+        return bool(kept == new)
+    except ValueError:
+        return False
 
 
 def _without_nothing(values: Mapping[Any, Any]) -> dict[Any, Any]:

@@ -13,8 +13,6 @@ from gangline.events.types import Decision, Event
 from gangline.simulator.fuzz.charges import Charges
 from gangline.simulator.fuzz.records import MAX_STEP_US, Held, JobRecord, NodeRecord, Watch, milli_of
 
-Key = tuple[str, int]
-
 
 class Ledger:
     """The fold. Records of `control` count when the round that follows them says which are skipped."""
@@ -43,6 +41,8 @@ class Ledger:
         self.evictions: set[tuple[str, str | None, str]] = set()
         """Who gave way to whom, and why."""
         self.watch = Watch()
+        self.memo: dict[object, Any] = {}
+        """What was found out since the last record, by what it was."""
         self.charges = Charges()
         self.facts = {
             control.NodeRegistered: self._registered,
@@ -61,6 +61,7 @@ class Ledger:
 
     def take(self, index: int, event: Event) -> None:
         """Take a record of control that is not skipped."""
+        self.memo.clear()
         if isinstance(event, COMMANDS):
             self.commands[index] = event
             return
@@ -120,11 +121,9 @@ class Ledger:
 
     def _checked(self, event: control.NodeChecked) -> None:
         node = self.nodes.get(event.node_id)
-        if node is None or node.check_index != event.check_index:
-            return
-        node.check_index = None
-        if event.healthy:
-            node.broken.clear()
+        if node is not None and node.check_index == event.check_index:
+            node.check_index = None
+            node.broken -= node.broken if event.healthy else set()
 
     def _exited(self, event: control.RanksExited) -> None:
         if self._is_live(event.job_id, event.attempt):
@@ -155,6 +154,7 @@ class Ledger:
 
     def decide(self, decision: Decision) -> None:
         """Take a decision of the round of the last tick."""
+        self.memo.clear()
         name = f"_{type(decision).__name__}"
         method = getattr(self, name, None)
         if isinstance(decision, decisions.Answer):
@@ -165,6 +165,7 @@ class Ledger:
     def finish_round(self, *, more: bool) -> None:
         """End a round: a policy that it activated is in force."""
         self.orders.clear()
+        self.memo.clear()
         if not more and self._policy_next is not None:
             self.policy, self._policy_next = self._policy_next, None
 

@@ -5,6 +5,8 @@ Each decision is judged by bindings, holds and facts alone, as the ledger counts
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from gangline.events.decisions import GangBound, PreemptionOrdered, RoomHeld
 from gangline.events.policy import Policy
 from gangline.events.types import Decision, JobSpec
@@ -82,6 +84,13 @@ def milli_asked(spec: JobSpec) -> int:
     return spec.gpus * spec.gpu_milli + sum(role.ranks * role.gpu_milli for role in spec.roles)
 
 
+def _least_asked(policy: Policy, spec: JobSpec) -> int:
+    """Return what a job waits as: an elastic gang as one of its least size."""
+    if spec.elastic is not None and "elastic" in policy.rules:
+        spec = replace(spec, gpus=spec.elastic.min_gpus)
+    return milli_asked(spec)
+
+
 def only_borrowers_give_way(ledger: Ledger, decision: Decision) -> Iterator[str]:
     """Reclaim from queues above their guarantee; outside one's own guarantee take nothing from who is within."""
     policy = ledger.policy
@@ -104,11 +113,12 @@ def only_borrowers_give_way(ledger: Ledger, decision: Decision) -> Iterator[str]
     gpu_type = ledger.nodes[victim.live.shares[0].node_id].has.gpu_type
     their_guarantee = guarantee_of(ledger, quota, level[0], gpu_type)
     our_guarantee = guarantee_of(ledger, quota, level[1], gpu_type)
+    asked = _least_asked(policy, claimant.spec)
     borrows = before[level[0], gpu_type] > their_guarantee
-    claims = before[level[1], gpu_type] + milli_asked(claimant.spec) <= our_guarantee
+    claims = before[level[1], gpu_type] + asked <= our_guarantee
     numbers = (
         f"{level[0]} uses {before[level[0], gpu_type]} of {their_guarantee}, and {level[1]} "
-        f"{before[level[1], gpu_type]} of {our_guarantee}, and asks for {milli_asked(claimant.spec)}"
+        f"{before[level[1], gpu_type]} of {our_guarantee}, and asks for {asked}"
     )
     if decision.reason == "reclaim" and not (borrows and claims):
         yield f"{decision.job_id} is reclaimed for {decision.claimant}, but {numbers}"

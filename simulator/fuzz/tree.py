@@ -77,6 +77,17 @@ def by_type(ledger: Ledger, shares: Collection[Share]) -> Counter[str]:
 
 def uses(ledger: Ledger, *, without: Collection[str] = (), still: Collection[str] = ()) -> Uses:
     """Return what queues use: without some jobs, and with others as if they had not been told to give way."""
+    left_out = frozenset(
+        one for one in without if one in ledger.jobs and (one in still or counted(ledger, one, ledger.jobs[one]))
+    )
+    key = ("uses", left_out, frozenset(still))
+    if key not in ledger.memo:
+        ledger.memo[key] = _uses(ledger, left_out, still)
+    found: Uses = ledger.memo[key]
+    return found
+
+
+def _uses(ledger: Ledger, without: Collection[str], still: Collection[str]) -> Uses:
     total: Counter[tuple[str, str]] = Counter()
     fixed: Counter[tuple[str, str]] = Counter()
     for job_id, job in ledger.jobs.items():

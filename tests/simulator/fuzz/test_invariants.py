@@ -13,13 +13,13 @@ from gangline.scheduler import usage
 from gangline.scheduler.fleet import Flags, Ints
 from gangline.scheduler.placement import place
 from gangline.scheduler.reducers import commands, gangs, jobs
-from gangline.scheduler.room import plan, search, standing
-from gangline.scheduler.room.claims import Bench
+from gangline.scheduler.room import plan, search, shrinking, standing
+from gangline.scheduler.room.claims import Bench, Claim
 from gangline.scheduler.room.freeing import COUNT_BITS, all_on
 from gangline.scheduler.room.standing import Claimant
 from gangline.scheduler.room.trial import Trial
 from gangline.scheduler.round import Round
-from gangline.scheduler.rules import placement, room
+from gangline.scheduler.rules import elastic, placement, room
 from gangline.scheduler.shapes import Shape
 from gangline.scheduler.state import Job, Node
 from gangline.scheduler.views import UsesView, Views
@@ -36,6 +36,9 @@ FIRST = {
     "who was evicted evicts back": 32,
     "guarantees bind nobody who is not preemptible": 40,
     "who loses most gives way": 60,
+    "gangs grow though others wait": 100,
+    "nobody shrinks": 250,
+    "those within guarantee shrink": 270,
 }
 """The first seed where that of others, 0, is far from a world that shows the break."""
 
@@ -82,6 +85,11 @@ def _dear_ones(runs: Runs, _last_resort: Flags | None = None) -> Ints:
     return costs
 
 
+def _anybody_shrinks(_claim: Claim, bench: Bench) -> Flags:
+    found: Flags = bench.candidates & (bench.runs.surplus > 0) & bench.unshielded()
+    return found
+
+
 def _everybody_borrows(uses: UsesView, policy: Policy, queue: str, claimant: Claimant) -> tuple[bool, bool, bool, bool]:
     own, _, _, claims = STANDS(uses, policy, queue, claimant)
     return own, not own, True, claims
@@ -126,6 +134,15 @@ BREAKS: dict[str, tuple[Sequence[Patch], str]] = {
         "nobody_gives_way_in_vain",
     ),
     "who loses most gives way": ([(plan, "costs_of", _dear_ones)], "who_gives_way_loses_least"),
+    "gangs grow though others wait": (
+        [(elastic, "_wanted", lambda *_: [])],
+        "nobody_waits_for_what_a_gang_grows_into",
+    ),
+    "nobody shrinks": ([(shrinking, "shrinks_for", lambda *_: None)], "elastic_gangs_shrink_before_anybody_goes"),
+    "those within guarantee shrink": (
+        [(shrinking, "_may_shrink", _anybody_shrinks)],
+        "nobody_within_guarantee_shrinks_for_others",
+    ),
     "nobody is shielded": (
         [(Bench, "unshielded", lambda bench: np.ones(bench.runs.size, np.bool_))],
         "victims_have_run_for_a_while",
