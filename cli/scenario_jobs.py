@@ -162,6 +162,12 @@ def _attempt(
 ) -> PastAttempt:
     with within(*key):
         found = values.fields(value, _ATTEMPT, needed=needed)
+        until_us = found.get("until", 0)
+        if found["since"] < until_us:
+            raise Bad("it ends before it begins: both are counted backwards from the beginning", "until")
+        for saved_us in found.get("saved", ()):
+            if not until_us <= saved_us <= found["since"]:
+                raise Bad("it did not run then: name times from `since` on", "saved")
         seats = tuple(seat(text.replace(NUMBER, str(number))) for text in found["on"])
     return PastAttempt(
         seats=seats,

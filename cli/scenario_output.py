@@ -66,7 +66,8 @@ def run_scenario(path: Path, *, check_only: bool, as_json: bool) -> None:
         for line in wrong:
             print(printable(line))
     if wrong:
-        raise Unexpected(f"{path}: {len(wrong)} things came out otherwise than expected")
+        many = "1 thing" if len(wrong) == 1 else f"{len(wrong)} things"
+        raise Unexpected(f"{path}: {many} came out otherwise than expected")
     if check_only and not as_json:
         print(f"{path}: as expected")
 

@@ -84,6 +84,16 @@ BAD = {
     ),
     "no such node": ('on = "node-0"', 'on = "node-9"', "jobs.serving.running.on: there is no node 'node-9'"),
     "a node twice": ('["node-1", "node-2"], since', '["node-1", "node-1"], since', "jobs.sweep.running.on: node-1 is"),
+    "a checkpoint from before the attempt": (
+        'saved = ["20m"]',
+        'saved = ["20m", "6h"]',
+        "jobs.sweep.running.saved: it did not run then",
+    ),
+    "an attempt that ends before it begins": (
+        'saves_in = "30s"',
+        'earlier = [{ on = "node-1", since = "9h", until = "10h" }]',
+        "jobs.sweep.earlier[0].until: it ends before it begins",
+    ),
     "no such event": ('do = "cordon"', 'do = "cordn"', "events[0].do: this is 'cordn'"),
     "after the end": ('at = "10m"', 'at = "99m"', "expect[1].at: this is after the end"),
     "no such job": ('waits = ["sweep"]', 'waits = ["swep"]', "expect[1].waits: there is no job 'swep'"),
