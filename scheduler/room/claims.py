@@ -27,6 +27,18 @@ class Claim(NamedTuple):
     standing: Standing
     starves: bool = False
     """Whether it has waited so long that no level keeps it from whoever gives way by service."""
+    ceiling: str = ""
+    """The queue whose ceiling bars it, the lowest of them: who gives way has to count for that queue."""
+    short_milli: int = 0
+    """How much has to leave that queue, and those above it, for their ceilings to let the claimant start."""
+
+    def under_ceiling(self, runs: Runs) -> Flags:
+        """Return whose GPUs count for the ceiling that bars the claimant; all if there is none."""
+        if not self.ceiling or not runs.size:
+            return np.ones(runs.size, np.bool_)
+        below = f"{self.ceiling}/"
+        under: Flags = np.array([f"{queue}/".startswith(below) for queue in runs.queues], np.bool_)[runs.queue]
+        return under
 
 
 class Bench(NamedTuple):

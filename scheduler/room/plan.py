@@ -55,6 +55,8 @@ def plan_of(round_: Round, claim: Claim, runs: Runs, rules: Sequence[Victims], n
     only_service = all(rule.reason == "service" or not rule.eligible.any() for rule in rules)
     cost = service_costs_of(runs) if only_service else costs_of(runs, last_resort)
     field = Field(views.nodes.fleet, runs, cost, eligible & (runs.node >= 0), eligible & (runs.node < 0), nodes)
+    if claim.short_milli:
+        return _plan_of_whole(round_, claim, rules, field)
     rows = _on_several(views, claim.shape, field) if claim.gang else _on_one_node(field, claim.shape)
     more = bool(claim.shape.roles) or (rows is not None and claim.gang and _is_fed_too(claim.shape))
     if not rows:
@@ -79,29 +81,35 @@ def _is_fed_too(shape: Shape) -> bool:
 
 
 def _plan_of_whole(round_: Round, claim: Claim, rules: Sequence[Victims], field: Field) -> Plan | None:
-    """Return the plan for a gang that needs more than whole devices: the cheapest go until it fits; None if never.
+    """Return the plan for a gang that needs more than whole devices, or that a ceiling bars; None if it never fits.
 
-    Of these stays whoever need not go after all, the dearest first.
+    The cheapest go until all of it fits. Of these stays whoever need not go after all, the dearest first.
     """
     runs, cost = field.runs, field.cost
-    eligible = np.flatnonzero(field.single | field.gangs)
+    eligible = np.flatnonzero((field.single | field.gangs) & claim.under_ceiling(runs))
     rows = eligible[np.argsort(cost[eligible], kind="stable")].tolist()
 
-    def placed(count: int) -> tuple[Share, ...] | None:
-        return _without(round_, runs, rows[:count]).place(claim.shape, field.nodes)
+    def placed(gone: Sequence[int]) -> tuple[Share, ...] | None:
+        if _freed_milli(runs, gone) < claim.short_milli:
+            return None
+        return _without(round_, runs, gone).place(claim.shape, field.nodes)
 
-    if placed(len(rows)) is None:
+    if placed(rows) is None:
         return None
     few, enough = 0, len(rows)
     while enough - few > 1:
         middle = (few + enough) // 2
-        few, enough = (few, middle) if placed(middle) is not None else (middle, enough)
-    given = [share.node_id for share in placed(enough) or ()]
+        few, enough = (few, middle) if placed(rows[:middle]) is not None else (middle, enough)
+    given = [share.node_id for share in placed(rows[:enough]) or ()]
     there = [row for row in rows[:enough] if _is_needed(round_.state, runs, row, given)]
-    if not there or _without(round_, runs, there).place(claim.shape, field.nodes) is None:
+    if not there or placed(there) is None:
         there = rows[:enough]
     needed = _needed(round_, claim, runs, list(reversed(there)), field.nodes)
     return plan_of_rows(round_, claim, runs, rules, needed, field.nodes)
+
+
+def _freed_milli(runs: Runs, rows: Sequence[int]) -> int:
+    return int(runs.milli[list(rows)].sum())
 
 
 def plan_of_rows(  # noqa: PLR0917 - a plan, and all that it follows from
@@ -112,7 +120,8 @@ def plan_of_rows(  # noqa: PLR0917 - a plan, and all that it follows from
     if shares is None:
         return None
     given = [share.node_id for share in shares]
-    victims = [row for row in sorted(rows) if _is_needed(round_.state, runs, row, given)]
+    # At a ceiling one may have to go who lies elsewhere.
+    victims = [row for row in sorted(rows) if claim.short_milli or _is_needed(round_.state, runs, row, given)]
     if not victims:
         return None
     return Plan(tuple(Victim(runs.job_ids[row], _reason(rules, row)) for row in victims), shares)
@@ -134,7 +143,8 @@ def _needed(round_: Round, claim: Claim, runs: Runs, rows: Sequence[int], nodes:
     needed = list(rows)
     for row in rows[:MAX_SPARED]:
         attempt = round_.state.jobs[runs.job_ids[row]].attempt
-        if attempt is None:
+        spared_milli = _freed_milli(runs, needed) - int(runs.milli[row])
+        if attempt is None or spared_milli < claim.short_milli:
             continue
         tried.take(attempt.bound.shares)
         if tried.place(claim.shape, nodes) is not None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gangline.events.types import Share
+from gangline.events.types import WHOLE_MILLI, Share
 from gangline.scheduler.elastic import largest, size_of, sized, sizes
 from gangline.scheduler.fleet import Flags
 from gangline.scheduler.room.claims import Bench, Claim
@@ -48,7 +48,7 @@ def _may_shrink(claim: Claim, bench: Bench) -> Flags:
     may = bench.by_run(standing.same | standing.borrows) & bench.unshielded()
     if "reclaim" in policy.rules and claim.waited_us >= policy.reclaim_after_us:
         may |= bench.by_run(standing.borrows & standing.claims) & (runs.run_us >= policy.reclaim_min_runtime_us)
-    found: Flags = may & bench.candidates & (runs.surplus > 0)
+    found: Flags = may & bench.candidates & (runs.surplus > 0) & claim.under_ceiling(runs)
     return found
 
 
@@ -82,21 +82,29 @@ def _shrunk(state: State, views: Views, claim: Claim, jobs: Sequence[Job], nodes
         return None
     tried.take(room)
     moves = []
+    short = -(-claim.short_milli // WHOLE_MILLI)
     for job, shares in zip(jobs, least, strict=True):
         tried.give_back(shares)
-        kept = _most(state, views, tried, job)
+        kept = _most(state, views, tried, job, short)
         if kept is None:
             return None
         tried.take(kept)
         moves.append(Move(job.job_id, kept))
-    return Moves(tuple(moves), room)
+        short = max(short - _given_up(job, kept), 0)
+    return None if short else Moves(tuple(moves), room)
 
 
-def _most(state: State, views: Views, tried: Trial, job: Job) -> tuple[Share, ...] | None:
-    """Return the most that a gang can keep, less than it has."""
+def _given_up(job: Job, kept: Sequence[Share]) -> int:
+    now = 0 if job.attempt is None else size_of(job.attempt)
+    return now - sum(len(share.ranks) for share in kept)
+
+
+def _most(state: State, views: Views, tried: Trial, job: Job, short: int) -> tuple[Share, ...] | None:
+    """Return the most that a gang can keep, less than it has: by `short` GPUs at least, or its least size."""
     attempt = job.attempt
     now = 0 if attempt is None else size_of(attempt)
-    options = [size for size in sizes(state.policy, job.spec) if size < now]
+    all_sizes = sizes(state.policy, job.spec)
+    options = [size for size in all_sizes if size < now and (size <= now - short or size == all_sizes[0])]
     return largest(options, lambda size: _placed(views, tried, job, size))
 
 

@@ -167,11 +167,20 @@ def allowed_nodes(state: State, policy: Policy, views: Views, job: Job) -> tuple
             return True, None
         if len(free) < len(types):
             mask = views.nodes.fleet.types_mask(free)
+    kept = kept_nodes(state, policy, views, job)
+    if kept is not None:
+        mask = ~kept if mask is None else mask & ~kept
+    return False, mask
+
+
+def kept_nodes(state: State, policy: Policy, views: Views, job: Job) -> Flags | None:
+    """Return the nodes that are kept for others than this job, or could not launch it; None if there are none."""
+    kept: Flags | None = None
     spares = None if job.recovering else spare_nodes(policy, views)
     for bar in (_reserved(state, policy, views, job), spares, failed_nodes(state, policy, views, job)):
         if bar is not None:
-            mask = ~bar if mask is None else mask & ~bar
-    return False, mask
+            kept = bar if kept is None else kept | bar
+    return kept
 
 
 def _reserved(state: State, policy: Policy, views: Views, job: Job) -> Flags | None:

@@ -20,7 +20,7 @@ from gangline.scheduler.room import (
     service,
     shrinking,
 )
-from gangline.scheduler.room.claimants import Claiming, claims_of, without_ping_pong
+from gangline.scheduler.room.claimants import Claiming, claims_at_ceiling, claims_of, without_ping_pong
 from gangline.scheduler.room.claims import Bench, Claim, Victims
 from gangline.scheduler.room.orders import evicting, moving
 from gangline.scheduler.room.plan import plan_of, plan_of_gang
@@ -76,9 +76,10 @@ def _for_reserving(round_: Round, policy: Policy) -> None:
         job = state.jobs.get(job_id)
         if job is None or not may_start(state, job):
             continue
-        group = views.pending.group_of(job_id)
-        claims = claims_of(round_, policy, group, job, views.running.runs(state, policy))
-        _, decisions = _room_for(round_, policy, job, claims)
+        group, runs = views.pending.group_of(job_id), views.running.runs(state, policy)
+        claims = claims_of(round_, policy, group, job, runs)
+        at_ceiling = claims_at_ceiling(round_, policy, group, job, runs)
+        _, decisions = _room_for(round_, policy, job, (*claims, *at_ceiling))
         if decisions and not round_.emit(*decisions):
             return
 
@@ -92,7 +93,8 @@ def _for_each(round_: Round, policy: Policy) -> list[GroupKey]:
         runs = views.running.runs(round_.state, policy) if runs is None else runs
         job = round_.state.jobs[views.pending.groups[group][0][-1]]
         claims = claims_of(round_, policy, group, job, runs)
-        searched, decisions = _room_for(round_, policy, job, claims)
+        at_ceiling = claims_at_ceiling(round_, policy, group, job, runs)
+        searched, decisions = _room_for(round_, policy, job, (*claims, *at_ceiling))
         if decisions:
             if not round_.emit(*decisions):
                 break
@@ -112,19 +114,27 @@ def _room_for(round_: Round, policy: Policy, job: Job, claims: Sequence[Claiming
             shrinks = shrinking.shrinks_for(state, views, claim, bench, nodes)
             if shrinks is not None:
                 return True, moving(state, policy, job.job_id, shrinks, "shrink")
-        if "consolidation" in policy.rules:
+        if "consolidation" in policy.rules and not claim.short_milli:
             moves = consolidation.moves_for(state, views, claim, bench, nodes)
             if moves is not None:
                 return True, moving(state, policy, job.job_id, moves)
         rules = [rule(claim, bench) for name, rule in EVICTIONS if name in policy.rules]
+        if claim.short_milli and "reclaim" in policy.rules and is_due(state, policy.reclaim_interval_us):
+            rules.append(_as_last_resort(reclaim.gangs(claim, bench)))
         willing = without_ping_pong(round_, job, [victims for victims in rules if victims is not None])
-        if not any(victims.eligible.any() for victims in willing):
+        under = claim.under_ceiling(bench.runs)
+        if not any((victims.eligible & under).any() for victims in willing):
             continue
         searched = True
         plan = plan_of(round_, claim, bench.runs, willing, nodes)
         if plan is not None:
             return True, evicting(state, policy, job.job_id, plan)
     return searched, ()
+
+
+def _as_last_resort(victims: Victims | None) -> Victims | None:
+    """Return the same, of whom none goes if others will do."""
+    return None if victims is None else victims._replace(last_resort=victims.eligible)
 
 
 def _could_reclaim(claiming: Claiming) -> bool:
@@ -159,4 +169,8 @@ def room_for(round_: Round, policy: Policy, job: Job) -> tuple[Decision, ...]:
         return ()
     group = views.pending.group_of(job.job_id)
     runs = views.running.runs(round_.state, policy)
-    return _room_for(round_, policy, job, claims_of(round_, policy, group, job, runs))[1]
+    claims = (
+        *claims_of(round_, policy, group, job, runs),
+        *claims_at_ceiling(round_, policy, group, job, runs),
+    )
+    return _room_for(round_, policy, job, claims)[1]

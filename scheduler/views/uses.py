@@ -77,6 +77,22 @@ class UsesView:
                 return False
         return True
 
+    def over_ceiling(self, queue: str, gpu_type: str, milli: int) -> tuple[str, int]:
+        """Return the lowest queue whose ceiling so much more would exceed, and by how much one is exceeded at most."""
+        lowest, most_milli = "", 0
+        for path in self.tree.prefixes(queue):
+            ceiling_milli = self.tree.limits(path, gpu_type).ceiling_milli
+            if ceiling_milli is not None and self.use[path, gpu_type] + milli > ceiling_milli:
+                lowest, most_milli = path, max(most_milli, self.use[path, gpu_type] + milli - ceiling_milli)
+        return lowest, most_milli
+
+    def has_fixed_left(self, queue: str, gpu_type: str, milli: int) -> bool:
+        """Whether guarantees let jobs that are not preemptible have so much more of a type."""
+        return all(
+            self.fixed[path, gpu_type] + milli <= self.tree.limits(path, gpu_type).guarantee_milli
+            for path in self.tree.prefixes(queue)
+        )
+
     def uncharge(self, job_id: str) -> None:
         """Count a job for nothing until it is followed again."""
         self._add(-1, self.charges.pop(job_id, ()))

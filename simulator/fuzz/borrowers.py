@@ -21,17 +21,18 @@ def may_start(scene: Scene, job_id: str) -> bool:
     return not job.held and job_id not in scene.ledger.room and not scene.state.jobs[job_id].barriers
 
 
-def open_nodes(ledger: Ledger, job_id: str, *, gone: Collection[str] = ()) -> list[Free]:
-    """Return nodes on which a job may be placed for certain.
+def open_nodes(ledger: Ledger, job_id: str, *, gone: Collection[str] = (), still: Collection[str] = ()) -> list[Free]:
+    """Return nodes on which a job may be placed for certain, without those that are gone.
 
+    Quota is counted as if those of `still` had not been told to give way.
     Those kept or reserved for others are left out, and those that could not launch it.
     """
-    policy, job = ledger.policy, ledger.jobs[job_id]
+    policy = ledger.policy
     if policy is None:
         return []
     reserved = {node_id for other, one in ledger.reserved.items() if other != job_id for node_id in one.node_ids}
     spares = "spares" in policy.rules and (policy.spare_nodes > 0 or policy.spare_ppm > 0)
-    types = types_allowed(ledger, policy, job_id, job)
+    types = types_allowed(ledger, policy, job_id, gone=gone, still=still)
     found = []
     for node in free_nodes(ledger, gone=gone, held_for=job_id):
         ports = [held.port for held in ledger.on_node(node.node_id) if held.port is not None]
@@ -44,12 +45,15 @@ def open_nodes(ledger: Ledger, job_id: str, *, gone: Collection[str] = ()) -> li
     return found
 
 
-def types_allowed(ledger: Ledger, policy: Policy, job_id: str, job: JobRecord) -> list[str]:
+def types_allowed(
+    ledger: Ledger, policy: Policy, job_id: str, *, gone: Collection[str] = (), still: Collection[str] = ()
+) -> list[str]:
     """Return the types of which quota lets a job have what it asks for."""
+    job = ledger.jobs[job_id]
     milli = milli_asked(job.spec)
     if "quota" not in policy.rules or not milli:
         return types_of(ledger)
-    use = uses(ledger, without=(job_id,))
+    use = uses(ledger, without=(job_id, *(one for one in gone if one not in still)), still=still)
     found = []
     for gpu_type in types_of(ledger):
         for path in above(job.spec.queue):

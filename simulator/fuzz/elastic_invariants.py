@@ -134,7 +134,7 @@ def _would_do(ledger: Ledger, gang: str, claimant: str, gpu_type: str) -> bool:
     live = job.live.shares if job.live is not None else ()
     least = replace(job.spec, gpus=sizes(job.spec)[0], elastic=None, nodes=None)
     theirs = [node for node in free_nodes(ledger, gone={gang}) if node.node_id in {share.node_id for share in live}]
-    open_to = open_nodes(ledger, claimant, gone={gang})
+    open_to = open_nodes(ledger, claimant, gone={gang}, still={gang})
     tried = False
     for counts in product(*(range(node.whole() + 1) for node in theirs)):
         if sum(counts) != least.gpus:
@@ -172,7 +172,7 @@ def nobody_waits_for_what_a_gang_grows_into(scene: Scene) -> Iterator[str]:
                 continue
             if spec.gpu_types and gpu_type not in spec.gpu_types:
                 continue
-            if gpu_type in types_allowed(ledger, policy, job_id, ledger.jobs[job_id]):
+            if gpu_type in types_allowed(ledger, policy, job_id):
                 yield f"{held.job_id} grows on {gpu_type}, and {job_id} waits for that"
 
 

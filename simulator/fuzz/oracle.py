@@ -3,7 +3,7 @@
 It knows the specification and the log, and nothing of how the core searches.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import combinations
 
 from gangline.events.decisions import RoomHeld
@@ -73,7 +73,7 @@ def nobody_gives_way_in_vain(ledger: Ledger, decision: Decision) -> Iterator[str
         return
     for spared in victims:
         gone = {one for one in victims if one != spared}
-        nodes = open_nodes(ledger, decision.job_id, gone=gone)
+        nodes = open_nodes(ledger, decision.job_id, gone=gone, still=(spared,))
         if fits(ledger, job.spec, nodes):
             yield f"{spared} gives way ({decision.reason}) to {decision.job_id}, which would fit without that"
 
@@ -103,13 +103,16 @@ def who_gives_way_loses_least(ledger: Ledger, decision: Decision) -> Iterator[st
         for count in range(1, len(there) + 1):
             for chosen in combinations(there, count):
                 other = sum(cost_of(ledger, one) for one in chosen)
-                if other < cost and _would_fit(ledger, decision.job_id, node, chosen):
+                if other < cost and _would_fit(ledger, decision.job_id, node, chosen, instead_of=victims):
                     yield f"{victims} give way to {decision.job_id} at {cost}, and {chosen} would at {other}"
                     return
 
 
-def _would_fit(ledger: Ledger, job_id: str, node: Free, chosen: tuple[str, ...]) -> bool:
-    after = [one for one in open_nodes(ledger, job_id, gone=chosen) if one.node_id == node.node_id]
+def _would_fit(
+    ledger: Ledger, job_id: str, node: Free, chosen: tuple[str, ...], *, instead_of: Collection[str]
+) -> bool:
+    still = [one for one in instead_of if one not in chosen]
+    after = [one for one in open_nodes(ledger, job_id, gone=chosen, still=still) if one.node_id == node.node_id]
     return fits(ledger, ledger.jobs[job_id].spec, after)
 
 
