@@ -9,7 +9,7 @@ from gangline.cli.node import AnswerTimeoutOption
 from gangline.cli.place import HomeOption, JsonOption, LogOption, Place, SqlOption
 from gangline.cli.reads import AFTER_WAIT_S, AfterOption, TimeoutOption, tables
 from gangline.cli.send import send
-from gangline.schemas.errors import NotFound
+from gangline.schemas.errors import NotFound, Refused
 
 if TYPE_CHECKING:
     from gangline.events.policy import Policy
@@ -71,7 +71,9 @@ def activate(
     changed = list(changes(now, policy))
     document: dict[str, object] = {"file": str(file), "changes": changed}
     done = "nothing was changed (--dry-run)"
-    if not dry_run:
+    if dry_run:
+        _refuse_lost_jobs(place, now, policy)
+    else:
         answered = send(place, ActivatePolicy(meta=new_meta(), policy=policy), key="policy", timeout_s=timeout)
         answer = answered.answer
         message = getattr(answer, "message", None)
@@ -87,6 +89,20 @@ def activate(
     for line in changed or ["it says the same as the policy in force"]:
         print(printable(line))
     print(printable(done))
+
+
+def _refuse_lost_jobs(place: Place, now: "Policy", policy: "Policy") -> None:
+    """Raise Refused for a queue that would be gone with jobs in it, as the scheduler would refuse it."""
+    from gangline.projections.queries import ENDED, STATES, list_jobs
+
+    live = [state for state in STATES if state not in ENDED]
+    with tables(place, None) as connection:
+        for path in sorted({queue.path for queue in now.queues} - {queue.path for queue in policy.queues}):
+            if jobs := list_jobs(connection, states=live, queue=path, limit=1):
+                raise Refused(
+                    f"it would be rejected: queue '{path}' would be gone while jobs that have not ended are in it, "
+                    f"such as {jobs[0]['job_id']}: cancel what is there or let it end first, or keep the queue"
+                )
 
 
 def in_force(place: Place, after: int | None = None, timeout_s: float = AFTER_WAIT_S) -> "Policy":

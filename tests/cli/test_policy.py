@@ -133,6 +133,9 @@ def test_a_policy_is_checked_then_activated_and_queues_show_it(governed: Ganglin
     assert (of_type["use_milli"], of_type["borrowed_milli"], of_type["could_start_milli"]) == (2_000, 1_000, 1_000)
     assert rows["vision"]["types"][0]["lent_milli"] == 1_000
     file.write_text("[queues.vision]\n")
+    ran = governed("policy", "activate", file, "--dry-run")
+    assert (ran.code, ran.out) == (4, "")
+    assert f"queue 'default' would be gone while jobs that have not ended are in it, such as {job}" in ran.err
     ran = governed("policy", "activate", file)
     assert ran.code == 4
     assert f"queue 'default' would be gone while a job ({job}) that has not ended is in it" in ran.err
