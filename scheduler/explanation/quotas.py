@@ -6,6 +6,7 @@ from gangline.scheduler.explanation.ends import expected
 from gangline.scheduler.explanation.question import Question
 from gangline.scheduler.explanation.values import Change
 from gangline.scheduler.explanation.words import named
+from gangline.scheduler.kept_quota import kept_from
 from gangline.scheduler.quota import gpus
 from gangline.scheduler.reservations import attempt_end_us
 from gangline.scheduler.views.uses import quota_is_on
@@ -21,11 +22,14 @@ class QuotaBar(NamedTuple):
     limit_milli: int
     used_milli: int
     asked_milli: int
+    kept_for: str = ""
+    """The gang for which the rest of the limit is kept, if it is not the limit alone that bars the job."""
+    kept_milli: int = 0
 
     @property
     def over_milli(self) -> int:
         """By how much its use has to fall."""
-        return self.used_milli + self.asked_milli - self.limit_milli
+        return self.used_milli + self.asked_milli + self.kept_milli - self.limit_milli
 
 
 def bars_of(question: Question) -> list[QuotaBar]:
@@ -52,7 +56,15 @@ def _bar(question: Question, gpu_type: str, milli: int) -> QuotaBar | None:
         fixed = uses.fixed[path, gpu_type]
         if not spec.preemptible and fixed + milli > limits.guarantee_milli:
             return QuotaBar(path, gpu_type, "guarantee", limits.guarantee_milli, fixed, milli)
-    return None
+    kept = kept_from(question.state, question.policy, question.views, question.job, gpu_type)
+    if kept is None:
+        return None
+    limits = uses.tree.limits(kept.path, gpu_type)
+    if kept.what == "ceiling":
+        used, limit = uses.use[kept.path, gpu_type], limits.ceiling_milli or 0
+    else:
+        used, limit = uses.fixed[kept.path, gpu_type], limits.guarantee_milli
+    return QuotaBar(kept.path, gpu_type, kept.what, limit, used, milli, kept.job_id, kept.milli)
 
 
 def sentence(question: Question, bar: QuotaBar) -> str:
@@ -61,6 +73,11 @@ def sentence(question: Question, bar: QuotaBar) -> str:
     users = _users(question, bar)
     by = f" (by {named([f'{job_id} {gpus(milli)}' for job_id, milli in users])})" if users else ""
     asked = gpus(bar.asked_milli)
+    if bar.kept_for:
+        return (
+            f"queue '{bar.path}' has a {bar.what} of {gpus(bar.limit_milli)} GPUs{of} and uses {gpus(bar.used_milli)}"
+            f"{by}; {gpus(bar.kept_milli)} are kept for {bar.kept_for}, which has waited too long for others to start"
+        )
     if bar.what == "ceiling":
         return (
             f"queue '{bar.path}' has a ceiling of {gpus(bar.limit_milli)} GPUs{of} and uses {gpus(bar.used_milli)}{by}"

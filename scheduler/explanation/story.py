@@ -79,6 +79,8 @@ def _text(decision: Decision) -> str | None:  # noqa: C901 - one line for each k
         case RoomReleased() | ReservationDropped():
             what = "what was held" if isinstance(decision, RoomReleased) else "its reservation"
             return f"{what} was given up: {decision.cause}"
+        case NodesReserved(node_ids=()):
+            return "what it lacks of quota was kept for it"
         case NodesReserved():
             return f"{named(decision.node_ids)} {'was' if len(decision.node_ids) == 1 else 'were'} reserved for it"
         case RuntimeWarned():

@@ -96,7 +96,7 @@ def _beside(question: Question) -> str:
 
 def _reserved_for(question: Question) -> str:
     reserved = question.state.reserved.get(question.job.job_id)
-    if reserved is None:
+    if reserved is None or not reserved.node_ids:
         return ""
     left = span(reserved.free_at_us - question.state.now_us)
     one = len(reserved.node_ids) == 1

@@ -12,6 +12,7 @@ from gangline.events.types import RoleLaunch, Share
 from gangline.scheduler.elastic import is_elastic, largest, least, of_size, sizes
 from gangline.scheduler.fleet import Flags
 from gangline.scheduler.grace import grace_us
+from gangline.scheduler.kept_quota import kept_from
 from gangline.scheduler.line import Line
 from gangline.scheduler.placement import place
 from gangline.scheduler.reservations import expected_end_us, is_hard
@@ -162,6 +163,7 @@ def allowed_nodes(state: State, policy: Policy, views: Views, job: Job) -> tuple
             gpu_type
             for gpu_type in types
             if views.uses.allows(spec.queue, gpu_type, milli, preemptible=spec.preemptible)
+            and (not state.reserved or kept_from(state, policy, views, job, gpu_type) is None)
         ]
         if not free:
             return True, None

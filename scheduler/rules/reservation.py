@@ -2,6 +2,7 @@
 
 The nodes are chosen anew at an interval, for predictions err, until the gang has waited so long that nothing new starts
 on them: then they stay the same, and are free at the latest when the longest job there has run for its max_runtime.
+A gang that has waited so long, and is barred by quota, has nothing new started that would take what it lacks of that.
 """
 
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from gangline.scheduler.room.claimants import Claiming, claims_of, turns
 from gangline.scheduler.room.claims import Victims
 from gangline.scheduler.room.plan import plan_of
 from gangline.scheduler.round import Round
+from gangline.scheduler.rules.quota_reservation import keep_quota, lacks_quota
 from gangline.scheduler.shapes import Shape
 from gangline.scheduler.state import Job, State
 from gangline.scheduler.timers import is_due
@@ -53,11 +55,14 @@ def decide(round_: Round) -> None:
     if not on or not state.pending or not is_due(state, policy.reservation_interval_us):
         return
     taken: Flags = np.zeros(round_.views.nodes.fleet.size, np.bool_)
-    left = policy.reservations_max
+    left, quota_left = policy.reservations_max, policy.reservations_max
     for job, group in _waiting(round_, policy):
         if round_.full:
             return
-        if left:
+        if quota_left and lacks_quota(round_, policy, job):
+            keep_quota(round_, job)
+            quota_left -= 1
+        elif left:
             left -= _reserve(round_, policy, group, job, taken)
         elif job.job_id in round_.state.reserved:
             round_.emit(ReservationDropped(job_id=job.job_id, cause="policy lets fewer gangs reserve nodes than did"))
@@ -112,7 +117,7 @@ def _reserve(round_: Round, policy: Policy, group: GroupKey, job: Job, taken: Fl
     """Reserve the nodes for a gang that free up soonest, but `taken`; False if there are not enough."""
     state, views = round_.state, round_.views
     before = state.reserved.get(job.job_id)
-    if before is not None and is_hard(state, policy, job) and _are_usable(state, before):
+    if before is not None and before.node_ids and is_hard(state, policy, job) and _are_usable(state, before):
         taken[[views.nodes.fleet.row[node_id] for node_id in before.node_ids]] = True
         return True
     runs = views.running.runs(state, policy)
