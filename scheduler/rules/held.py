@@ -5,6 +5,8 @@ with what others have left, on spare nodes first. And a claimant whose victims a
 fits there together with what they have left already.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from gangline.events.decisions import GangBound
@@ -33,7 +35,7 @@ def decide(round_: Round) -> None:
         shares: tuple[Share, ...] | None = room.shares
         if not is_whole(policy, job.spec, room.shares):
             shares = _completed(round_, policy, job)
-        elif not all(_is_free(state.nodes.get(share.node_id), share) for share in room.shares):
+        elif not _are_free(state, room.shares):
             shares = None if is_elastic(policy, job.spec) else _elsewhere(round_, policy, job)
         bound = None if shares is None else _binding(round_, policy, job, shares)
         if bound is not None and not round_.emit(bound):
@@ -94,13 +96,26 @@ def _could_fit(state: State, views: Views, job: Job) -> bool:
     return False
 
 
-def _is_free(node: Node | None, share: Share) -> bool:
-    """Whether nobody has what is held."""
+def _are_free(state: State, shares: Sequence[Share]) -> bool:
+    """Whether nobody has what is held; shares may lie on one device, and on one node, of which all are needed."""
+    node_ids = dict.fromkeys(share.node_id for share in shares)
+    return all(
+        _holds(state.nodes.get(node_id), [share for share in shares if share.node_id == node_id])
+        for node_id in node_ids
+    )
+
+
+def _holds(node: Node | None, shares: Sequence[Share]) -> bool:
     if node is None or node.is_blocked:
         return False
     free = dict(zip(node.gpus, node.free_milli, strict=True))
-    return (
-        all(free.get(gpu, 0) >= share.gpu_milli for gpu in share.gpus)
-        and (not share.cpu_milli or node.cpu_free_milli >= share.cpu_milli)
-        and (not share.memory_bytes or node.memory_free_bytes >= share.memory_bytes)
+    for share in shares:
+        for gpu in share.gpus:
+            free[gpu] = free.get(gpu, 0) - share.gpu_milli
+            if free[gpu] < 0:
+                return False
+    cpu_milli = sum(share.cpu_milli for share in shares)
+    memory_bytes = sum(share.memory_bytes for share in shares)
+    return (not cpu_milli or node.cpu_free_milli >= cpu_milli) and (
+        not memory_bytes or node.memory_free_bytes >= memory_bytes
     )
