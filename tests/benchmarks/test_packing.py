@@ -200,7 +200,7 @@ def test_without_a_trace_every_figure_says_what_it_needs(
 @pytest.mark.parametrize(
     ("pods", "nodes", "said"),
     [
-        ("a,1,1,1000000,1000,", "m,1,1,8,A", "pods.csv, row 2: num_gpu is '1000000', but it lies in 0 to 1,024"),
+        ("a,1,1,1000000,1000,", "m,1,1,8,A", "pods.csv, row 2: num_gpu is '1000000', but it has to be 0 to 1,024"),
         ("a,1,-1,1,1000,", "m,1,1,8,A", "pods.csv, row 2: memory_mib is '-1', but"),
         ("a,1,1,0,0,", "m,1,1,8,A", "pods.csv: no task asks for a GPU"),
         ("a,1,1,1,1000,", "m,1,1,0,", "nodes.csv: no node has a GPU"),
@@ -213,7 +213,7 @@ def test_bad_input_is_named(
     (tmp_path / "pods.csv").write_text(f"{POD_HEADER}\n{pods}\n")
     (tmp_path / "nodes.csv").write_text(f"{NODE_HEADER}\n{nodes}\n")
     options = ["--pods", str(tmp_path / "pods.csv"), "--nodes", str(tmp_path / "nodes.csv")]
-    assert main(["packing", *options]) == 1
+    assert main(["packing", *options]) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
     assert said in shown.err.splitlines()[-1]

@@ -59,7 +59,7 @@ def test_starts_that_differ_from_the_reference_stop_the_benchmark(
 
 def test_a_bad_row_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bad = trace(tmp_path, "2017-10-09 07:01:55,1.0,1000000,1.0,team-0")
-    assert main(["queueing", "--trace", str(bad)]) == 1
+    assert main(["queueing", "--trace", str(bad)]) == 2
     assert "philly.csv, row 32: num_gpus is '1000000'" in capsys.readouterr().err
 
 
