@@ -97,7 +97,7 @@ def fairness(results: Sequence[Result]) -> str:
         axes.plot([], [], color=LINE_COLOUR, linewidth=1.5, label="guaranteed")
     axes.set_xticks(range(len(names)), names, rotation=0 if len(names) <= QUEUES_MOST else 30)
     axes.set_ylabel("GPUs, mean of the whole time")
-    axes.legend(frameon=False, fontsize=7)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=7)
     return _svg(figure)
 
 
@@ -138,7 +138,7 @@ def fragmentation(results: Sequence[Result]) -> str:
     axes.set_ylabel("GPUs")
     axes.margins(x=0)
     axes.set_ylim(bottom=0)
-    axes.legend(frameon=False, fontsize=7)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=7)
     return _svg(figure)
 
 
