@@ -80,7 +80,7 @@ class Printer:
                 self._told.add(place)
                 elsewhere = "" if folder.is_dir() else f", in {folder} there: this command reads local files only"
                 say(f"--- attempt {place[0]} on {place[1]}{elsewhere}")
-            for offset in range(share["gpu_count"]):
+            for offset in range(share["rank_count"]):
                 number = share["first_rank"] + offset
                 if self._rank in (None, number):
                     for suffix in STREAMS:

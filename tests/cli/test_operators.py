@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -115,6 +116,33 @@ def test_a_clone_keeps_every_option_of_the_job(gangline: Gangline) -> None:
     assert specs[0]["data_bytes"] == 1 << 30
     for one in (job, new):
         assert gangline("job", "cancel", one).code == 0
+
+
+ROLES = """
+command = ["sh", "-c", "echo learner $RANK"]
+grace = "1s"
+[resources]
+gpus = 1
+cpus = 0.1
+[roles.actor]
+ranks = 2
+cpus = 0.1
+command = ["sh", "-c", "echo actor $RANK"]
+"""
+
+
+def test_the_output_of_ranks_without_a_gpu_is_printed_too(gangline: Gangline, tmp_path: Path) -> None:
+    spec = tmp_path / "roles.toml"
+    spec.write_text(ROLES)
+    for asked, said in (
+        ([spec], ["[0] learner 0", "[1] actor 1", "[2] actor 2"]),
+        (["--gpus", "0", "--cpus", "0.1", "--", "echo", "no GPU"], ["no GPU"]),
+    ):
+        ran = gangline("submit", "--json", *asked)
+        assert ran.code == 0, ran.err
+        job = json.loads(ran.out)["job_id"]
+        assert gangline("job", "wait", job, "--timeout", 60).code == 0
+        assert gangline("job", "logs", job).out.splitlines() == said
 
 
 def test_the_tree_of_queues_is_changed_one_by_one(gangline: Gangline) -> None:

@@ -240,7 +240,7 @@ def test_logs_are_printed_over_attempts(script: Script, home: Path, tmp_path: Pa
 def test_a_last_line_without_an_end_names_its_rank_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for rank in (0, 1):
         (tmp_path / f"rank-{rank}.out").write_text(f"loss of {rank}")
-    share = {"node_id": "node-0", "run_dir": str(tmp_path), "gpu_count": 2, "first_rank": 0}
+    share = {"node_id": "node-0", "run_dir": str(tmp_path), "rank_count": 2, "first_rank": 0}
     printer = Printer(rank=None, as_json=False)
     printer.print({"attempt": 1, "world_size": 2, "placement": [share]})
     printer.flush()
