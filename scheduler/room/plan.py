@@ -68,9 +68,11 @@ def plan_of(round_: Round, claim: Claim, runs: Runs, rules: Sequence[Victims], n
         plan = plan_of_rows(round_, claim, runs, rules, rows, nodes) if rest else None
     if plan is None and more:
         return _plan_of_whole(round_, claim, rules, field)
-    if plan is None or not claim.gang or claim.shape.gpus % max(int(field.fleet.devices[nodes].max(initial=0)), 1) == 0:
+    has_rest = claim.gang and claim.shape.gpus % max(int(field.fleet.devices[nodes].max(initial=0)), 1)
+    if plan is None or len(rows) == 1 or not (has_rest or runs.scattered[list(rows)].any()):
         return plan
-    # What was opened as a whole node may do for the rest, and the other way round.
+    # What was opened as a whole node may do for the rest, and the other way round; who is scattered frees more than
+    # was counted.
     needed = _needed(round_, claim, runs, sorted(rows, key=lambda row: (-int(cost[row]), row)), nodes)
     return plan_of_rows(round_, claim, runs, rules, needed, nodes)
 

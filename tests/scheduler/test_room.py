@@ -337,3 +337,12 @@ def test_a_gang_takes_back_the_cpus_that_its_ranks_need_beside_free_gpus() -> No
     ordered = all_of(PreemptionOrdered, it.passes(400))
     assert {one.claimant for one in ordered} == {new}
     assert hungry in {one.job_id for one in ordered}
+
+
+def test_nobody_goes_besides_a_job_that_frees_more_than_its_whole_devices() -> None:
+    it = world(gpus=3)
+    scattered = it.runs(gpus=1, roles=(Role(name="actors", ranks=1, gpu_milli=600),))
+    it.runs(gpus=1)
+    it.passes(LONG_S)
+    it.submit(gpus=2)
+    assert the(PreemptionOrdered, it.passes(60)).job_id == scattered
