@@ -1,6 +1,7 @@
 """`python -m gangline.simulator.fuzz --seeds N`: run randomised worlds, and print a small case for each that fails."""
 
 import argparse
+import socket
 import sys
 import time
 from collections import Counter
@@ -9,7 +10,7 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from gangline.simulator.fuzz.attempts import attempt
+from gangline.simulator.fuzz.attempts import KAFKA_EVERY, attempt
 from gangline.simulator.fuzz.generator import generate
 from gangline.simulator.fuzz.plan import Plan, load, to_json
 from gangline.simulator.fuzz.scene import Violation
@@ -20,23 +21,62 @@ CHUNK = 10
 """Seeds that a process takes at a time."""
 TOLD_EVERY = 500
 """Worlds, where no terminal shows how many there were."""
+BROKER_S = 5.0
+"""How long a broker has to answer before anything starts."""
+STARTS_ONE = "deploy/local_kafka.py run"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the seeds, or replay a case; return 0 if every invariant held, 1 if not."""
+    """Run the seeds, or replay a case; return 0 if every invariant held, 1 if not. Exits with 2 if called wrongly."""
     parser = argparse.ArgumentParser(prog="python -m gangline.simulator.fuzz", description=__doc__)
     parser.add_argument("--seeds", type=int, default=100, help="how many worlds")
     parser.add_argument("--seed", type=int, default=0, help="the first of them")
     parser.add_argument("--replay", type=Path, help="run the case in this file instead")
     parser.add_argument("--keep", type=Path, help="folder for the cases that fail, shrunk (default: here)")
     parser.add_argument("--processes", type=int, default=1, help="how many run at a time")
-    parser.add_argument("--kafka", metavar="HOST:PORT", help="the broker for one world in 200")
+    parser.add_argument("--kafka", metavar="HOST:PORT", help="the broker for one world in 200 (without one: on SQLite)")
     parser.add_argument("--virtual", action="store_true", help="leave out those on real logs")
     parser.add_argument("--no-shrink", action="store_true", help="print failing cases as they are")
     options = parser.parse_args(arguments)
+    fault = _fault(options)
+    if fault is not None:
+        parser.error(fault)
     if options.replay is not None:
         return _replay(options.replay)
     return _run(options)
+
+
+def _fault(options: argparse.Namespace) -> str | None:
+    """Return what is wrong with the options, or None."""
+    for name, least in (("seeds", 1), ("seed", 0), ("processes", 1)):
+        value: int = getattr(options, name)
+        if value < least:
+            return f"--{name} is {value}: name {least} or more"
+    if options.replay is not None and not options.replay.is_file():
+        return f"there is no file {options.replay}: name a case that was kept, fuzz-SEED.json"
+    if options.kafka is not None and not options.virtual and _on_kafka(options):
+        return _broker_fault(options.kafka)
+    return None
+
+
+def _broker_fault(address: str) -> str | None:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        return f"--kafka is {address!r}: name a broker as HOST:PORT"
+    try:
+        socket.create_connection((host, int(port)), BROKER_S).close()
+    except (OSError, OverflowError) as error:
+        return f"no Kafka broker answers at {address} ({error}): start one (python {STARTS_ONE}), or leave --kafka out"
+    return None
+
+
+def _on_kafka(options: argparse.Namespace) -> int:
+    """Return how many of the seeds run on Kafka, where there is a broker."""
+    return len([seed for seed in _seeds(options) if seed % KAFKA_EVERY == 0])
+
+
+def _seeds(options: argparse.Namespace) -> range:
+    return range(options.seed, options.seed + options.seeds)
 
 
 def _replay(path: Path) -> int:
@@ -51,7 +91,13 @@ def _replay(path: Path) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     began_s = time.monotonic()
-    seeds = range(options.seed, options.seed + options.seeds)
+    seeds = _seeds(options)
+    instead = 0 if options.virtual or options.kafka is not None else _on_kafka(options)
+    if instead:
+        _say(
+            f"{_worlds(instead)} (every seed that {KAFKA_EVERY} divides) of {len(seeds)} will run on SQLite instead of "
+            f"Kafka, for no broker is given: start one (python {STARTS_ONE}), and name it with --kafka HOST:PORT"
+        )
     totals: Counter[str] = Counter()
     failed: list[tuple[int, str]] = []
     one = partial(attempt, kafka=options.kafka, real=not options.virtual)
@@ -70,7 +116,8 @@ def _run(options: argparse.Namespace) -> int:
     for seed in _one_of_each(failed):
         _keep(seed, options.keep or Path(), shrinks=not options.no_shrink)
     took_s = time.monotonic() - began_s
-    _say(f"\n{len(seeds)} worlds in {took_s:.0f} s, {len(failed)} failed: {dict(sorted(totals.items()))}")
+    without = f", {instead} on SQLite instead of Kafka" if instead else ""
+    _say(f"\n{_worlds(len(seeds))} in {took_s:.0f} s{without}, {len(failed)} failed: {dict(sorted(totals.items()))}")
     return 1 if failed else 0
 
 
@@ -98,6 +145,10 @@ def _keep(seed: int, folder: Path, *, shrinks: bool) -> None:
     _say(
         f"\nseed {seed}, shrunk: {found}\n{path.read_text()}\nagain: python -m gangline.simulator.fuzz --replay {path}"
     )
+
+
+def _worlds(count: int) -> str:
+    return "1 world" if count == 1 else f"{count} worlds"
 
 
 def _say(text: str) -> None:

@@ -12,15 +12,14 @@ from gangline.simulator.fuzz.world import Ran, run
 SQLITE_EVERY = 50
 """One seed in so many runs on SQLite, too, ..."""
 KAFKA_EVERY = 200
-"""... and one in so many on Kafka instead."""
+"""... and one in so many on Kafka instead, if there is a broker."""
 IN_MEMORY = Path("/dev/shm")  # noqa: S108 - kills, unlike power cuts, do not depend on what reached the disk
-NO_KAFKA = "no Kafka broker is given: start one (deploy/local_kafka.py), or leave real logs out with --virtual"
 
 
 def attempt(seed: int, kafka: str | None = None, *, real: bool = False) -> tuple[int, Ran | str]:
     """Run the world of a seed; return what it came to, or what did not hold.
 
-    With `real`, one in some runs on a real log, too; `kafka` is host:port of a broker.
+    With `real`, one in some runs on a real log, too; `kafka` is host:port of a broker, without which SQLite serves.
     """
     try:
         ran = run(generate(seed))
@@ -34,10 +33,9 @@ def on_real_log(seed: int, kafka: str | None) -> str | None:
     """Run a seed on Kafka or SQLite if it is one of those that do; return what did not hold, if anything."""
     if seed % SQLITE_EVERY:
         return None
-    if seed % KAFKA_EVERY == 0 and kafka is None:
-        return NO_KAFKA
     base = IN_MEMORY if IN_MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(dir=base, prefix="gangline-") as folder:
-        url = f"sqlite:{folder}/log" if seed % KAFKA_EVERY else f"kafka://{kafka}/fuzz-{uuid.uuid4().hex}"
+        on_kafka = kafka is not None and seed % KAFKA_EVERY == 0
+        url = f"kafka://{kafka}/fuzz-{uuid.uuid4().hex}" if on_kafka else f"sqlite:{folder}/log"
         found = attempt_on(seed, url, Path(folder))
         return None if found is None else f"{url.partition(':')[0]}: {found}"
