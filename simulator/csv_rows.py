@@ -25,11 +25,12 @@ class BadTrace(GanglineError):
 class Row:
     """One row: its fields by column, each checked as it is read."""
 
-    __slots__ = ("_fields", "_place")
+    __slots__ = ("_fields", "_path", "number")
 
-    def __init__(self, place: str, fields: dict[str, str]) -> None:
-        """`place` is what an error names: the file and the line."""
-        self._place = place
+    def __init__(self, path: Path, number: int, fields: dict[str, str]) -> None:
+        """`path` and `number` are what an error names: the file, and the line in it."""
+        self._path = path
+        self.number = number
         self._fields = fields
 
     def text(self, column: str) -> str:
@@ -62,7 +63,9 @@ class Row:
         """Return the error that this field breaks a limit; `limit` reads after 'but'."""
         value = self._fields.get(column, "").strip()
         shown = value if len(value) <= MAX_SHOWN_CHARACTERS else value[:MAX_SHOWN_CHARACTERS] + "..."
-        return BadTrace(f"{self._place}: {column} is {shown!r}, but {limit}: mend that row, or leave it out")
+        return BadTrace(
+            f"{self._path}, row {self.number}: {column} is {shown!r}, but {limit}: mend that row, or leave it out"
+        )
 
 
 def rows(path: Path, columns: Sequence[str]) -> Generator[Row, None, None]:
@@ -108,7 +111,7 @@ def _rows(path: Path, lines: "Iterator[list[str]]", columns: Sequence[str]) -> I
             elif max(map(len, fields)) > MAX_FIELD_CHARACTERS or any("\n" in field for field in fields):
                 raise BadTrace(f"{path}, row {number}: a field spans lines or has more than {MAX_FIELD_CHARACTERS}")
             else:
-                yield Row(f"{path}, row {number}", dict(zip(header, fields, strict=True)))
+                yield Row(path, number, dict(zip(header, fields, strict=True)))
     except csv.Error as error:
         raise BadTrace(f"{path}, row {number + 1}: {error}: it is no CSV") from error
     if header is None:

@@ -52,10 +52,9 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def tasks(path: Path) -> Iterator[Task]:
-    """Yield the tasks of a pod list, in its order. Raises NotFound, BadTrace."""
-    with closing(rows(path, TASK_COLUMNS)) as found:
-        for row in found:
-            yield _task(row)
+    """Yield the tasks of a pod list, in its order. Raises NotFound, BadTrace; names appear once."""
+    for _, task in _tasks(path):
+        yield task
 
 
 def timed_tasks(path: Path, nodes: Sequence[Machine]) -> Iterator[Task]:
@@ -64,16 +63,25 @@ def timed_tasks(path: Path, nodes: Sequence[Machine]) -> Iterator[Task]:
     Raises NotFound, BadTrace; also for such a task that none of the nodes could take though it were empty.
     """
     fitting: set[tuple[int, int, int, tuple[str, ...]]] = set()
+    for row, task in _tasks(path):
+        if task.created_s is None or task.deleted_s is None or task.deleted_s <= task.created_s:
+            continue
+        shape = (task.cpu_milli, task.memory_bytes, task.gpus, task.gpu_types)
+        if shape not in fitting:
+            _check_fits(row, task, nodes)
+            fitting.add(shape)
+        yield task
+
+
+def _tasks(path: Path) -> Iterator[tuple[Row, Task]]:
+    lines: dict[str, int] = {}
     with closing(rows(path, TASK_COLUMNS)) as found:
         for row in found:
             task = _task(row)
-            if task.created_s is None or task.deleted_s is None or task.deleted_s <= task.created_s:
-                continue
-            shape = (task.cpu_milli, task.memory_bytes, task.gpus, task.gpu_types)
-            if shape not in fitting:
-                _check_fits(row, task, nodes)
-                fitting.add(shape)
-            yield task
+            line = lines.setdefault(task.name, row.number)
+            if line != row.number:
+                raise row.bad("name", f"the task of row {line} has that name")
+            yield row, task
 
 
 def _check_fits(row: Row, task: Task, nodes: Sequence[Machine]) -> None:
@@ -103,13 +111,13 @@ def _check_fits(row: Row, task: Task, nodes: Sequence[Machine]) -> None:
 
 def machines(path: Path) -> Iterator[Machine]:
     """Yield the nodes of a node list, in its order. Raises NotFound, BadTrace; names appear once."""
-    seen: set[str] = set()
+    lines: dict[str, int] = {}
     with closing(rows(path, NODE_COLUMNS)) as found:
         for row in found:
             name = row.name("sn")
-            if name in seen:
-                raise row.bad("sn", "a node before it has that name")
-            seen.add(name)
+            line = lines.setdefault(name, row.number)
+            if line != row.number:
+                raise row.bad("sn", f"the node of row {line} has that name")
             yield _machine(name, row)
 
 

@@ -96,8 +96,14 @@ def test_rows_before_a_bad_one_are_read(tmp_path: Path) -> None:
         next(reading)
 
 
+def test_a_task_of_a_name_that_was_there_before_is_named(tmp_path: Path) -> None:
+    lines = ("a,5,1,1,500,,,,0,1,", "b,5,1,1,500,,,,0,1,", "a,5,1,1,500,,,,2,3,")
+    with pytest.raises(BadTrace, match="row 4: name is 'a', but the task of row 2 has that name: mend that row"):
+        list(tasks(written(tmp_path, PODS, *lines)))
+
+
 def test_a_node_named_twice_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadTrace, match="row 3: sn is 'n-1', but a node before it has that name"):
+    with pytest.raises(BadTrace, match="row 3: sn is 'n-1', but the node of row 2 has that name"):
         list(machines(written(tmp_path, NODES, "n-1,1,1,1,A", "n-1,1,1,1,A")))
 
 
