@@ -25,6 +25,7 @@ from typing import Annotated
 import msgspec
 
 from gangline.agents.notifier.notice import Kind, Known, Notice
+from gangline.agents.notifier.routes_file import MAX_KEEP_H, MAX_TIMEOUT_S, check_keys
 from gangline.events.types import Value
 from gangline.schemas.errors import NotFound, UsageError
 
@@ -64,7 +65,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     jobs: tuple[str, ...] = ()
     events: tuple[Kind, ...] = ()
     headers: dict[str, str] = {}
-    timeout: Annotated[float, msgspec.Meta(gt=0, le=600)] = TIMEOUT_S
+    timeout: Annotated[float, msgspec.Meta(gt=0, le=MAX_TIMEOUT_S)] = TIMEOUT_S
 
     def takes(self, notice: Notice) -> bool:
         """Whether a notice goes this way."""
@@ -80,7 +81,10 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         headers = {}
         for header, value in self.headers.items():
             if value.startswith("$") and value[1:] not in os.environ:
-                raise UsageError(f"route {self.name!r}: its header {header} is to be {value}, which is not set: set it")
+                raise UsageError(
+                    f"route {self.name!r}: headers.{header} is {value}, but the notifier has no such variable: set "
+                    f"{value[1:]} where it starts"
+                )
             headers[header] = os.environ[value[1:]] if value.startswith("$") else value
         return Target(
             name=f"route {self.name}", url=self.url, command=self.command, headers=headers, timeout_s=self.timeout
@@ -91,7 +95,7 @@ class Routes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The whole file."""
 
     allow: tuple[str, ...] = SCHEMES
-    keep: Annotated[float, msgspec.Meta(gt=0, le=8760)] = KEEP_H
+    keep: Annotated[float, msgspec.Meta(gt=0, le=MAX_KEEP_H)] = KEEP_H
     route: tuple[Route, ...] = ()
 
     def targets(self, notice: Notice, job: Known) -> tuple[list[Target], list[str]]:
@@ -111,34 +115,60 @@ class Routes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def read_routes(path: Path, *, needed: bool) -> Routes:
     """Return what a file says; without one that is `needed` there are no routes. Raises UsageError, NotFound."""
+    routes = read_file(path, needed=needed)
+    try:
+        for route in routes.route:
+            route.target()
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+    return routes
+
+
+def read_file(path: Path, *, needed: bool) -> Routes:
+    """Return the same, with no look at the environment, which may be another one than the notifier's."""
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
         if needed:
             raise NotFound(f"there is no file {path}: make it, or name another with --routes") from None
         return Routes()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read ({error}): name a file of routes in UTF-8") from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}): name a file of routes with --routes") from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise UsageError(f"{path}: line {line} is not UTF-8: save the file as UTF-8") from error
     try:
-        routes = msgspec.convert(tomllib.loads(text), Routes)
+        table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is no TOML: {error}") from error
-    except msgspec.ValidationError as error:
-        raise UsageError(f"{path}: {error}; see docs/notifications.md for what it may say") from error
+    try:
+        check_keys(table)
+        routes = msgspec.convert(table, Routes)
+        _check_routes(routes)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+    return routes
+
+
+def _check_routes(routes: Routes) -> None:
     for number, route in enumerate(routes.route):
-        where = f"{path}: route[{number}] ({route.name!r})"
+        where = f"route[{number}] ({route.name!r})"
         if any(other.name == route.name for other in routes.route[:number]):
             raise UsageError(f"{where}: another route has this name: give it its own")
         if bool(route.url) == bool(route.command):
-            raise UsageError(f"{where}: name a url or a command, one of the two")
+            found = "it has both a url and a command" if route.url else "it has neither a url nor a command"
+            raise UsageError(f"{where}: {found}: name one of the two")
         if route.url and not _is_http(route.url):
-            raise UsageError(f"{where}: {route.url!r} is no URL of a webhook: begin it with https:// or http://")
-        if route.command and not os.access(route.command[0], os.X_OK):
+            raise UsageError(f"{where}: url is {route.url!r}, which is no webhook: begin it with https:// or http://")
+        if route.command and not _is_program(route.command[0]):
             raise UsageError(
-                f"{where}: {route.command[0]!r} is no program: give its absolute path, and the right to run"
+                f"{where}: command is {route.command[0]!r}, which is no program: give the absolute path of one that "
+                "may be run"
             )
-        route.target()
-    return routes
+
+
+def _is_program(name: str) -> bool:
+    return os.path.isfile(name) and os.access(name, os.X_OK)  # noqa: PTH113 - a name of the operator's
 
 
 def _is_http(url: str) -> bool:

@@ -223,5 +223,5 @@ def test_a_mistake_in_the_routes_is_told_before_anything_starts(home: Path, gang
     (home / "notify.toml").write_text('[[route]]\nname = "a"\n')
     ran = gangline("up", "--gpus", "1")
     assert (ran.code, ran.out) == (2, "")
-    assert "notify.toml: route[0] ('a'): name a url or a command, one of the two" in ran.err
+    assert "notify.toml: route[0] ('a'): it has neither a url nor a command: name one of the two" in ran.err
     assert not (home / "log").exists()

@@ -12,11 +12,12 @@ import pytest
 
 from gangline.agents.notifier import notifier as notifier_module
 from gangline.agents.notifier.notifier import Notifier
-from gangline.agents.notifier.routes import Routes
+from gangline.agents.notifier.routes import Routes, read_routes
 from gangline.agents.notifier.store import Store
 from gangline.events.decisions import AttemptEnded, AttemptPreempted, JobAdmitted, JobEnded, JobRejected, JobRequeued
 from gangline.events.open_log import open_log
 from gangline.events.types import Outcome
+from gangline.schemas.errors import UsageError
 from tests.agents.node import wait_for
 from tests.agents.notifier.receiver import Receiver, notifying
 from tests.histories import Script, gang_bound
@@ -360,30 +361,76 @@ def test_a_log_that_it_does_not_belong_to_is_refused(story: Story, tmp_path: Pat
     other.log.close()
 
 
+ROUTE = "[[route]]\nname = 'a'\n"
+HOOK = f"{ROUTE}url = 'http://x'\n"
 BAD: dict[str, tuple[str, str]] = {
-    "no TOML": ("allow = [", "is no TOML"),
-    "an unknown key": ("[[route]]\nname = 'a'\nurll = 'http://x'\n", "unknown field `urll` - at `$.route[0]`"),
-    "neither": ("[[route]]\nname = 'a'\n", "route[0] ('a'): name a url or a command, one of the two"),
-    "no URL": ("[[route]]\nname = 'a'\nurl = 'ftp://x'\n", "is no URL of a webhook"),
-    "no program": ("[[route]]\nname = 'a'\ncommand = ['/nowhere/tell']\n", "'/nowhere/tell' is no program"),
-    "no such event": ("[[route]]\nname = 'a'\nurl = 'http://x'\nevents = ['born']\n", "'born' - at `$.route[0].events"),
-    "a name twice": ("[[route]]\nname = 'a'\nurl = 'http://x'\n" * 2, "another route has this name"),
+    "no TOML": ("allow = [", "notify.toml is no TOML: "),
+    "a key of nobody": (
+        "allowed = []\n",
+        "notify.toml: allowed is no key of this file: the keys are allow, keep or route",
+    ),
+    "an unknown key": (
+        f"{ROUTE}urll = 'http://x'\n",
+        "route[0] ('a'): urll is no key of a route: the keys are name, url,",
+    ),
+    "no name": ("[[route]]\nurl = 'http://x'\n", "notify.toml: route[0] has no name: give it one"),
+    "one table of routes": (
+        "[route]\nname = 'a'\n",
+        "route is a table, but there may be several routes: begin each with",
+    ),
+    "neither": (ROUTE, "route[0] ('a'): it has neither a url nor a command: name one of the two"),
+    "both": (
+        f"{HOOK}command = ['/bin/true']\n",
+        "route[0] ('a'): it has both a url and a command: name one of the two",
+    ),
+    "no URL": (f"{ROUTE}url = 'ftp://x'\n", "url is 'ftp://x', which is no webhook: begin it with https:// or http://"),
+    "a number for a URL": (
+        f"{ROUTE}url = 5\n",
+        "route[0] ('a'): url is a number, but has to be text: put it in quotes",
+    ),
+    "no program": (f"{ROUTE}command = ['/nowhere/tell']\n", "command is '/nowhere/tell', which is no program: give"),
+    "a folder": (f"{ROUTE}command = ['/']\n", "command is '/', which is no program"),
+    "a command line": (f"{ROUTE}command = '/bin/true'\n", "command is text, but has to be a list of text: write"),
+    "no such event": (
+        f"{HOOK}events = ['failed', 'born']\n",
+        "route[0] ('a'): events[1] is 'born', but has to be started, preempted, failed or ended",
+    ),
+    "a header of a number": (f"{HOOK}headers.X = 1\n", "headers.X is a number, but has to be text"),
+    "a name twice": (HOOK * 2, "route[1] ('a'): another route has this name: give it its own"),
+    "a time as text": (
+        f"{HOOK}timeout = '10'\n",
+        "timeout is text, but has to be a number of seconds: write it without",
+    ),
+    "a time too long": (f"{HOOK}timeout = 601\n", "timeout is 601, but has to be more than 0 and at most 600 seconds"),
+    "no time at all": ("keep = 0\n", "notify.toml: keep is 0, but has to be more than 0 and at most 8,760 hours"),
     "no such secret": (
-        "[[route]]\nname = 'a'\nurl = 'http://x'\nheaders.Authorization = '$NOT_SET'\n",
-        "is to be $NOT_SET, which is not set",
+        f"{HOOK}headers.Authorization = '$NOT_SET'\n",
+        "route 'a': headers.Authorization is $NOT_SET, but the notifier has no such variable: set NOT_SET where it",
     ),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_mistake_in_the_routes_is_told(case: str, story: Story, tmp_path: Path) -> None:
+def test_a_mistake_in_the_routes_is_told_by_file_and_key(case: str, tmp_path: Path) -> None:
     text, message = BAD[case]
+    path = tmp_path / "notify.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as raised:
+        read_routes(path, needed=True)
+    said = str(raised.value)
+    assert message in said
+    assert said.startswith(str(path))
+    assert "$." not in said
+    assert "`" not in said
+
+
+def test_a_notifier_with_a_mistake_in_its_routes_begins_nothing(story: Story, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    (home / "notify.toml").write_text(text)
+    (home / "notify.toml").write_text(ROUTE)
     with notifying(home, story.url) as notifier:
         assert notifier.process.wait(20) == 2
         said = notifier.stderr.read_text()
-        assert message in said
+        assert "it has neither a url nor a command" in said
         assert "Traceback" not in said
     assert not os.path.exists(home / "notifier.sqlite")  # noqa: PTH110 - nothing was begun
