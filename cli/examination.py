@@ -62,6 +62,7 @@ def examine(place: Place) -> list[Finding]:
         findings += _guarded("tables", lambda: _tables(place, log, stand))
         findings += _guarded("scheduler", lambda: _scheduler(log, stand[0] if stand else None))
         findings += _guarded("agents", lambda: _agents(place, log))
+        findings += _guarded("notifier", lambda: _notifier(place))
     finally:
         log.close()
     return findings
@@ -166,6 +167,12 @@ def _scheduler(log: Log, stand: Stand | None) -> Iterator[Finding]:
         yield Finding("scheduler", "wrong", f"{found}, the oldest for {show_duration(now_us - oldest_us)}", mend)
     else:
         yield Finding("scheduler", "ok", found)
+
+
+def _notifier(place: Place) -> Iterator[Finding]:
+    from gangline.cli.notifier_examination import examine_notifier
+
+    return examine_notifier(place)
 
 
 def _agents(place: Place, log: Log) -> Iterator[Finding]:

@@ -19,6 +19,9 @@ BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 HEALTHY_S = 10.0
 """A part that ran so long before it ended starts with the first pause again; one that never does is given up."""
 
+SPARED_S = 30.0
+"""Between starts of a part that gangline goes on without. Whoever mends what is wrong waits no longer than that."""
+
 STOP_S = 20.0
 """How long parts have to stop: the scheduler finishes its round and writes a snapshot."""
 
@@ -38,14 +41,17 @@ class GaveUp(GanglineError):
 class Part:
     """One child process, through its restarts."""
 
-    def __init__(self, name: str, arguments: Sequence[str], log_file: Path) -> None:
+    def __init__(self, name: str, arguments: Sequence[str], log_file: Path, *, without: str = "") -> None:
+        """`without` says what is missing while it does not run, if the others can go on: then it is never given up."""
         self.name = name
+        self._without = without
         self.log_file = log_file
         self._arguments = [sys.executable, "-m", *arguments]
         self._process: subprocess.Popen[bytes] | None = None
         self._started_s = 0.0
         self._said_from = 0
         self._failures = 0
+        self._told = ""
         self._due_s = 0.0
 
     @property
@@ -77,17 +83,34 @@ class Part:
                 self.start()
             return
         if (code := self._process.poll()) is None:
+            if self._failures > len(BACKOFF_S) and time.monotonic() - self._started_s >= HEALTHY_S:
+                self._failures, self._told = 0, ""
+                say(f"the {self.name} runs again")
             return
         self._process = None
         healthy = time.monotonic() - self._started_s >= HEALTHY_S
         self._failures = 1 if healthy else self._failures + 1
         if self._failures > len(BACKOFF_S):
-            raise GaveUp(
-                f"the {self.name} ends again and again (now with {code}). Its last words:\n{self.last_words()}"
-            )
+            self._give_up(code)
+            return
         pause_s = BACKOFF_S[self._failures - 1]
         self._due_s = time.monotonic() + pause_s
         say(f"the {self.name} ended with {code}, starting it again in {pause_s:g} s; see {self.log_file}")
+
+    def _give_up(self, code: int) -> None:
+        """Raise GaveUp, or say so and let the others go on."""
+        ends = f"the {self.name} ends again and again (now with {code})"
+        if not self._without:
+            raise GaveUp(f"{ends}. Its last words:\n{self.last_words()}")
+        self._due_s = time.monotonic() + SPARED_S
+        words = self.last_words()
+        # Said once for each thing that is wrong, not every half minute.
+        if words != self._told:
+            self._told = words
+            say(
+                f"WARNING: {ends}, and {self._without}. All else goes on, and it is started again every "
+                f"{SPARED_S:g} s; mend what it says:\n{words}"
+            )
 
     def last_words(self) -> str:
         """Return what it said since it was started last, or the end of that."""

@@ -96,7 +96,7 @@ def _only_one(home: Path) -> Iterator[None]:
 
 
 def _check_routes(place: Place) -> None:
-    """Raise UsageError for a mistake in the routes now, rather than let the notifier end again and again."""
+    """Raise UsageError for a mistake in the routes now; later ones are told, and all but the notifier goes on."""
     from gangline.agents.notifier.routes import ROUTES_FILE, read_routes
 
     read_routes(place.home / ROUTES_FILE, needed=False)
@@ -156,7 +156,12 @@ def _parts(place: Place, gpus: int | None, gpu_type: str | None, *, is_new: bool
         "agent": ["gangline.agents", *where, *agent],
         "notifier": ["gangline.agents.notifier", *where, *notifier],
     }
-    return [Part(name, words, place.home / "logs" / f"{name}.log") for name, words in arguments.items()]
+    # Its messages wait in the log and in its outbox, so no job has to stop for want of it.
+    without = {"notifier": "nobody is told what becomes of jobs until it runs"}
+    return [
+        Part(name, words, place.home / "logs" / f"{name}.log", without=without.get(name, ""))
+        for name, words in arguments.items()
+    ]
 
 
 def node_id() -> str:

@@ -6,17 +6,18 @@ import os
 import signal
 import sys
 import threading
+import time
+from functools import partial
 from pathlib import Path
 
 from gangline.agents.notifier.notifier import Notifier
 from gangline.agents.notifier.routes import ROUTES_FILE, read_routes
-from gangline.agents.notifier.store import Store
+from gangline.agents.notifier.status import STATUS_FILE, Failing, Status, write_status
+from gangline.agents.notifier.store import STORE_FILE, Store
 from gangline.events.identity import LogAbsent
 from gangline.events.log import LogUnavailable
 from gangline.events.open_log import open_log
 from gangline.schemas.errors import GanglineError
-
-STORE_FILE = "notifier.sqlite"
 
 POLL_S = 0.5
 """How long one wait for a round lasts, and so how soon a signal is heeded at the latest."""
@@ -57,7 +58,8 @@ def _run(options: argparse.Namespace, stopping: threading.Event) -> None:
     path = options.routes or options.home / ROUTES_FILE
     routes = read_routes(path, needed=options.routes is not None or options.check)
     if options.check:
-        sys.stdout.write(f"{path}: {len(routes.route)} routes, all well\n")
+        count = len(routes.route)
+        sys.stdout.write(f"{path}: {count} route{'' if count == 1 else 's'}, all well\n")
         return
     store = Store(options.home / STORE_FILE)
     notifier: Notifier | None = None
@@ -66,7 +68,13 @@ def _run(options: argparse.Namespace, stopping: threading.Event) -> None:
         while not stopping.is_set():
             try:
                 if notifier is None:
-                    notifier = Notifier(open_log(options.log), store, routes, first_index=options.first_index)
+                    notifier = Notifier(
+                        open_log(options.log),
+                        store,
+                        routes,
+                        first_index=options.first_index,
+                        tell=partial(_tell, options.home / STATUS_FILE, path.absolute()),
+                    )
                 notifier.step(timeout_s=POLL_S)
                 if away:
                     _log.warning("the log is there again")
@@ -83,6 +91,15 @@ def _run(options: argparse.Namespace, stopping: threading.Event) -> None:
         if notifier is not None:
             notifier.close()
         store.close()
+
+
+def _tell(path: Path, routes: Path, waiting: int, failing: tuple[Failing, ...]) -> None:
+    status = Status(at_s=time.time(), pid=os.getpid(), routes=str(routes), waiting=waiting, failing=failing)
+    try:
+        write_status(path, status)
+    except OSError as error:
+        # It helps whoever looks, and what looks finds it old; messages go on.
+        _log.warning("%s cannot be written: %s", path, error.strerror)
 
 
 if __name__ == "__main__":

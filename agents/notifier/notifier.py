@@ -3,6 +3,7 @@
 import logging
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from gangline.agents.notifier.delivery import Undelivered, deliver
 from gangline.agents.notifier.notices import Ledger
 from gangline.agents.notifier.routes import Routes
+from gangline.agents.notifier.status import STATUS_S, Failing, failing
 from gangline.agents.notifier.store import MAX_WAITING, Message, Stand, Store
 from gangline.events.history import HistoryReader, Segment
 from gangline.events.log import START, Log, LogReplaced
@@ -43,8 +45,18 @@ _log = logging.getLogger("gangline notifier")
 class Notifier:
     """Tells what happens from where its store stands on. Belongs to one thread."""
 
-    def __init__(self, log: Log, store: Store, routes: Routes, *, first_index: int | None = None) -> None:
+    def __init__(
+        self,
+        log: Log,
+        store: Store,
+        routes: Routes,
+        *,
+        first_index: int | None = None,
+        tell: Callable[[int, tuple[Failing, ...]], None] | None = None,
+    ) -> None:
         """Begin where the store stands; the first time at the end of the log, or with what `first_index` brings.
+
+        `tell` is told every STATUS_S how many messages wait, and who takes none.
 
         Raises LogCut if the log ends before that, LogReplaced if the store belongs to another log.
         """
@@ -66,6 +78,10 @@ class Notifier:
         self._sending: dict[Future[None], Message] = {}
         self._failures: dict[str, tuple[int, float]] = {}
         """Of targets that take nothing: how often in a row, and when they are tried again (monotonic)."""
+        self._errors: dict[str, str] = {}
+        """What came of the last try, of targets that did not take it."""
+        self._tell = tell
+        self._tell_at_s = 0.0
         self._refused: set[str] = set()
         self._sweep_at_s = 0.0
         if stand is None:
@@ -142,6 +158,7 @@ class Notifier:
     def _dispatch(self) -> None:
         """Send what is due, of each target one message at a time, in the order of the log."""
         now_s = time.monotonic()
+        self._say_how_it_stands(now_s)
         if now_s >= self._sweep_at_s:
             self._sweep_at_s = now_s + SWEEP_S
             for name, count in self._store.give_up(time.time() - self._routes.keep * 3600).items():
@@ -163,6 +180,15 @@ class Notifier:
                 continue
             self._sending[self._pool.submit(deliver, target, message.event_id, message.body)] = message
 
+    def _say_how_it_stands(self, now_s: float) -> None:
+        if self._tell is None or now_s < self._tell_at_s:
+            return
+        self._tell_at_s = now_s + STATUS_S
+        troubles = self._store.troubles()
+        known = {one.target: self._errors[one.target] for one in troubles if one.target in self._errors}
+        self._errors = known
+        self._tell(self._store.waiting(), failing(troubles, known))
+
     def _collect(self) -> None:
         """Note which deliveries were taken, and when the others are tried again."""
         for future in [future for future in self._sending if future.done()]:
@@ -170,9 +196,11 @@ class Notifier:
             error = future.exception()
             if error is None:
                 self._store.delivered(message)
+                self._errors.pop(message.target, None)
                 if self._failures.pop(message.target, None):
                     _log.warning("%s takes messages again", message.target)
                 continue
+            self._errors[message.target] = str(error) or repr(error)
             pause_s = min(FIRST_PAUSE_S * 2.0 ** min(message.tries, 30), LONGEST_PAUSE_S)
             if not isinstance(error, Undelivered):
                 _log.error("the delivery to %s broke: %r", message.target, error)

@@ -18,6 +18,9 @@ from gangline.events.log import Position
 from gangline.events.terms import Terms
 from gangline.schemas.errors import GanglineError, Refused
 
+STORE_FILE = "notifier.sqlite"
+"""In gangline's folder."""
+
 TABLES_VERSION = 1
 """Of this file; there is no other yet."""
 
@@ -35,6 +38,31 @@ CREATE TABLE IF NOT EXISTS outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, target 
     made_at_s REAL, due_at_s REAL, tries INTEGER DEFAULT 0, UNIQUE (target, event_id));
 CREATE INDEX IF NOT EXISTS outbox_due ON outbox (due_at_s, id);
 """
+
+
+MAX_TROUBLES = 20
+"""Targets of which it is told that they take nothing."""
+
+TROUBLES = (
+    "SELECT target, count(*), max(tries), min(made_at_s) FROM outbox GROUP BY target HAVING max(tries) > 0 "  # noqa: S608 - a number
+    f"ORDER BY max(tries) DESC, target LIMIT {MAX_TROUBLES}"
+)
+
+
+class Trouble(NamedTuple):
+    """A target with messages that it did not take yet."""
+
+    target: str
+    waiting: int
+    tries: int
+    """Of the message that was tried most often."""
+    since_s: float
+    """When the oldest of them was made."""
+
+
+def trouble_of(row: tuple[Any, ...]) -> Trouble:
+    """Return a row of TROUBLES."""
+    return Trouble(*row)
 
 
 class Stand(NamedTuple):
@@ -159,6 +187,10 @@ class Store:
     def waiting(self) -> int:
         """Return how many messages wait."""
         return int(self._execute("SELECT count(*) FROM outbox")[0][0])
+
+    def troubles(self) -> list[Trouble]:
+        """Return the targets with messages that were tried and not taken, those tried most often first."""
+        return [trouble_of(row) for row in self._execute(TROUBLES)]
 
     def close(self) -> None:
         """Close the file. Twice is fine."""

@@ -225,3 +225,18 @@ def test_a_mistake_in_the_routes_is_told_before_anything_starts(home: Path, gang
     assert (ran.code, ran.out) == (2, "")
     assert "notify.toml: route[0] ('a'): it has neither a url nor a command: name one of the two" in ran.err
     assert not (home / "log").exists()
+
+
+@pytest.mark.slow
+def test_a_mistake_in_the_routes_later_on_is_told_and_jobs_go_on(home: Path, gangline: Gangline) -> None:
+    with up(home, "--gpus", "1") as running:
+        (home / "notify.toml").write_text('[[route]]\nname = "a"\n')
+        kill(running.children()["gangline.agents.notifier"])
+        until(lambda: "WARNING" in running.said or running.process.poll() is not None, "the warning")
+        assert "nobody is told what becomes of jobs until it runs" in running.said
+        assert "it has neither a url nor a command" in running.said
+        job = json.loads(gangline("submit", "--json", "--", "true").out)["job_id"]
+        assert gangline("job", "wait", job, "--timeout", 60).code == 0
+        findings = {one["what"]: one for one in json.loads(gangline("doctor", "--json").out)}
+        assert findings["notifier"]["status"] == "wrong"
+        assert "it has neither a url nor a command" in findings["notifier"]["mend"]
