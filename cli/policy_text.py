@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Iterator
-from fractions import Fraction
-from typing import Any
 
 import msgspec
 
-from gangline.cli.units import BYTES, MICRO, SECONDS, show_milli
+from gangline.cli.units import BYTES
+from gangline.events.amounts import milli_shown, time_shown
 from gangline.events.policy import Policy, Queue, Quota
 
 _NOTHING = Quota()
@@ -56,21 +55,19 @@ def _value(name: str, value: object) -> str:
         return f"[{', '.join(_value(one, item) for item in value)}]"
     if isinstance(value, str):
         return json.dumps(value)
-    if name.endswith("_us"):
-        return json.dumps(_quantity(value, {unit: factor * MICRO for unit, factor in SECONDS.items()}, "s"))
-    if name.endswith("_bytes"):
-        return json.dumps(_quantity(value, BYTES, "B"))
+    if isinstance(value, int) and name.endswith("_us"):
+        return json.dumps(time_shown(value))
+    if isinstance(value, int) and name.endswith("_bytes"):
+        return json.dumps(_bytes(value))
     return str(value)
 
 
-def _quantity(value: Any, units: dict[str, int], smallest: str) -> str:  # noqa: ANN401 - an integer of the policy
-    """Return a number with the largest unit of which it is a whole number, else with parts of the smallest."""
-    whole = [(factor, unit) for unit, factor in units.items() if value and value % factor == 0]
-    if whole:
-        factor, unit = max(whole)
-        return f"{value // factor}{unit}"
-    parts = Fraction(value, units[smallest])
-    return f"{float(parts):.6f}".rstrip("0").rstrip(".") + smallest
+def _bytes(value: int) -> str:
+    """Return a size exactly, with the largest unit of which it is a whole number."""
+    factor, unit = max(
+        (factor, unit) for unit, factor in BYTES.items() if factor == 1 or (value and value % factor == 0)
+    )
+    return f"{value // factor}{unit}"
 
 
 def _queue(queue: Queue) -> Iterator[str]:
@@ -87,9 +84,9 @@ def _queue(queue: Queue) -> Iterator[str]:
 
 def _lines(quota: Quota) -> Iterator[str]:
     if quota.guarantee_milli is not None:
-        yield f"guarantee = {show_milli(quota.guarantee_milli)}"
+        yield f"guarantee = {milli_shown(quota.guarantee_milli)}"
     if quota.ceiling_milli is not None:
-        yield f"ceiling = {show_milli(quota.ceiling_milli)}"
+        yield f"ceiling = {milli_shown(quota.ceiling_milli)}"
     if quota.weight != _NOTHING.weight:
         yield f"weight = {quota.weight}"
 

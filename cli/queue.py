@@ -136,10 +136,10 @@ def _milli(said: str, value: str) -> int:
 
 
 def _shown(queue: Queue) -> str:
-    from gangline.cli.units import show_milli
+    from gangline.events.amounts import milli_shown
 
     def gpus(milli: int | None, nothing: str) -> str:
-        return nothing if milli is None else show_milli(milli)
+        return nothing if milli is None else milli_shown(milli)
 
     parts = [
         f"{quota.gpu_type or 'every type'}: guarantee {gpus(quota.guarantee_milli, 'a share of what is left')}, "

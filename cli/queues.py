@@ -65,7 +65,7 @@ def _standings(place: Place) -> "dict[str, QueueStanding]":
 
 
 def _show(rows: "list[dict[str, Any]]", standings: "dict[str, QueueStanding]") -> None:
-    from gangline.cli.units import show_milli
+    from gangline.events.amounts import milli_shown
 
     shown: list[tuple[object, ...]] = []
     for row in rows:
@@ -79,17 +79,17 @@ def _show(rows: "list[dict[str, Any]]", standings: "dict[str, QueueStanding]") -
                 (
                     *(jobs if not number else ("", "", "")),
                     quota.gpu_type or "none",
-                    show_milli(quota.guarantee_milli),
-                    "-" if quota.ceiling_milli is None else show_milli(quota.ceiling_milli),
-                    show_milli(quota.use_milli),
-                    show_milli(quota.borrowed_milli),
-                    show_milli(quota.lent_milli),
-                    show_milli(one.pending_milli) if not number else "",
-                    show_milli(quota.could_start_milli)
+                    milli_shown(quota.guarantee_milli),
+                    "-" if quota.ceiling_milli is None else milli_shown(quota.ceiling_milli),
+                    milli_shown(quota.use_milli),
+                    milli_shown(quota.borrowed_milli),
+                    milli_shown(quota.lent_milli),
+                    milli_shown(one.pending_milli) if not number else "",
+                    milli_shown(quota.could_start_milli)
                     + (
                         ""
                         if quota.could_start_fixed_milli == quota.could_start_milli
-                        else f" ({show_milli(quota.could_start_fixed_milli)} without borrowing)"
+                        else f" ({milli_shown(quota.could_start_fixed_milli)} without borrowing)"
                     ),
                 )
             )

@@ -106,7 +106,8 @@ def nodes(
 
     Example: gangline nodes --json
     """
-    from gangline.cli.units import show_bytes, show_milli
+    from gangline.cli.units import show_bytes
+    from gangline.events.amounts import milli_shown
     from gangline.projections.queries import list_nodes
 
     with tables(Place(home, log=log, sql=sql), after, timeout) as connection:
@@ -122,8 +123,8 @@ def nodes(
             row["pod"],
             row["gpu_type"],
             row["gpu_count"],
-            show_milli(row["gpu_milli_used"]),
-            show_milli(row["cpu_milli"]),
+            milli_shown(row["gpu_milli_used"]),
+            milli_shown(row["cpu_milli"]),
             show_bytes(row["memory_bytes"]),
             row["address"],
             _why(row),

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from gangline.events.amounts import milli_shown
+
 BYTES = {
     "B": 1,
     "kB": 10**3,
@@ -88,16 +90,9 @@ def show_time(at_us: int) -> str:
     return moment.isoformat(sep=" ", timespec="milliseconds")[:23]
 
 
-def show_milli(milli: int) -> str:
-    """Return thousandths as the number that they are: 8, 0.5."""
-    count, rest = divmod(abs(int(milli)), MILLI)
-    sign = "-" if milli < 0 else ""
-    return f"{sign}{count}.{rest:03}".rstrip("0") if rest else f"{sign}{count}"
-
-
 def show_size(job: Mapping[str, Any]) -> str:
     """Return the GPUs of a job's row: of an elastic one what it has, if it runs, and its bounds, as in 16 (8-64)."""
     if job["gpus_min"] is None:
-        return show_milli(job["gpus"] * job["gpu_milli"])
+        return milli_shown(job["gpus"] * job["gpu_milli"])
     bounds = f"{job['gpus_min']}-{job['gpus_max']}"
     return bounds if job["gpus_now"] is None else f"{job['gpus_now']} ({bounds})"

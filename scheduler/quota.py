@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+from gangline.events.amounts import milli_shown
 from gangline.events.policy import Queue, Quota
 
 MAX_SHOWN = 5
@@ -133,13 +134,13 @@ def _fault_of(path: str, quota: Quota) -> Fault | None:
         return Fault(_keys(path, quota.gpu_type, "weight"), message)
     for name, milli in (("guarantee", quota.guarantee_milli), ("ceiling", quota.ceiling_milli)):
         if milli is not None and milli < 0:
-            message = f"queue '{path}' has a {name} of {gpus(milli)} GPUs{of}: name 0 or more"
+            message = f"queue '{path}' has a {name} of {milli_shown(milli)} GPUs{of}: name 0 or more"
             return Fault(_keys(path, quota.gpu_type, name), message)
     guarantee, ceiling = quota.guarantee_milli, quota.ceiling_milli
     if guarantee is not None and ceiling is not None and ceiling < guarantee:
         message = (
-            f"queue '{path}' has a ceiling of {gpus(ceiling)} GPUs{of}, below its guarantee of {gpus(guarantee)}: "
-            "raise the one or lower the other"
+            f"queue '{path}' has a ceiling of {milli_shown(ceiling)} GPUs{of}, below its guarantee of "
+            f"{milli_shown(guarantee)}: raise the one or lower the other"
         )
         return Fault(_keys(path, quota.gpu_type, "ceiling"), message)
     return None
@@ -160,11 +161,11 @@ def _fault_below(path: str, by_path: Mapping[str, Queue]) -> Fault | None:
         total = sum(milli for _, milli in stated)
         if limit is None or total <= limit:
             continue
-        parts = ", ".join(f"'{name}' {gpus(milli)}" for name, milli in stated[:MAX_SHOWN] if milli)
+        parts = ", ".join(f"'{name}' {milli_shown(milli)}" for name, milli in stated[:MAX_SHOWN] if milli)
         of = f" of {gpu_type}" if gpu_type else ""
         message = (
-            f"the queues below '{path}' are guaranteed {gpus(total)} GPUs{of} together ({parts}), more than {own} "
-            f"{gpus(limit)}: lower theirs, or raise its own"
+            f"the queues below '{path}' are guaranteed {milli_shown(total)} GPUs{of} together ({parts}), more than "
+            f"{own} {milli_shown(limit)}: lower theirs, or raise its own"
         )
         return Fault(_keys(path, gpu_type, "guarantee"), message)
     return None
@@ -186,10 +187,3 @@ def _stated(queue: Queue, gpu_type: str) -> int | None:
     named: Mapping[str, Quota] = MappingProxyType({quota.gpu_type: quota for quota in queue.quotas})
     quota = named.get(gpu_type) or named.get("")
     return quota.guarantee_milli if quota is not None else None
-
-
-def gpus(milli: int) -> str:
-    """Return thousandths of GPUs as people write them: 2, 0.5."""
-    whole, rest = divmod(abs(milli), 1000)
-    sign = "-" if milli < 0 else ""
-    return f"{sign}{whole}.{rest:03}".rstrip("0") if rest else f"{sign}{whole}"

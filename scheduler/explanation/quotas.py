@@ -2,12 +2,12 @@
 
 from typing import NamedTuple
 
+from gangline.events.amounts import milli_shown
 from gangline.scheduler.explanation.ends import expected
 from gangline.scheduler.explanation.question import Question
 from gangline.scheduler.explanation.values import Change
 from gangline.scheduler.explanation.words import named
 from gangline.scheduler.kept_quota import kept_from
-from gangline.scheduler.quota import gpus
 from gangline.scheduler.reservations import attempt_end_us
 from gangline.scheduler.views.uses import quota_is_on
 
@@ -71,22 +71,23 @@ def sentence(question: Question, bar: QuotaBar) -> str:
     """Return what a limit is, and who uses it up."""
     of = f" of {bar.gpu_type}" if len(question.views.uses.tree.types) > 1 else ""
     users = _users(question, bar)
-    by = f" (by {named([f'{job_id} {gpus(milli)}' for job_id, milli in users])})" if users else ""
-    asked = gpus(bar.asked_milli)
+    by = f" (by {named([f'{job_id} {milli_shown(milli)}' for job_id, milli in users])})" if users else ""
+    limit, used, asked = milli_shown(bar.limit_milli), milli_shown(bar.used_milli), milli_shown(bar.asked_milli)
+    both = milli_shown(bar.used_milli + bar.asked_milli)
     if bar.kept_for:
         return (
-            f"queue '{bar.path}' has a {bar.what} of {gpus(bar.limit_milli)} GPUs{of} and uses {gpus(bar.used_milli)}"
-            f"{by}; {gpus(bar.kept_milli)} are kept for {bar.kept_for}, which has waited too long for others to start"
+            f"queue '{bar.path}' has a {bar.what} of {limit} GPUs{of} and uses {used}{by}; "
+            f"{milli_shown(bar.kept_milli)} are kept for {bar.kept_for}, which has waited too long for others to start"
         )
     if bar.what == "ceiling":
         return (
-            f"queue '{bar.path}' has a ceiling of {gpus(bar.limit_milli)} GPUs{of} and uses {gpus(bar.used_milli)}{by}"
-            f"; with the {asked} of this job it would use {gpus(bar.used_milli + bar.asked_milli)}"
+            f"queue '{bar.path}' has a ceiling of {limit} GPUs{of} and uses {used}{by}"
+            f"; with the {asked} of this job it would use {both}"
         )
     return (
-        f"it is not preemptible, and so may not borrow: queue '{bar.path}' has a guarantee of {gpus(bar.limit_milli)} "
-        f"GPUs{of}, of which jobs that are not preemptible use {gpus(bar.used_milli)}{by}; with the {asked} of this "
-        f"job they would use {gpus(bar.used_milli + bar.asked_milli)}"
+        f"it is not preemptible, and so may not borrow: queue '{bar.path}' has a guarantee of {limit} "
+        f"GPUs{of}, of which jobs that are not preemptible use {used}{by}; with the {asked} of this "
+        f"job they would use {both}"
     )
 
 
@@ -96,7 +97,7 @@ def change(question: Question, bars: list[QuotaBar]) -> Change:
         ((bar, *_enough(question, bar)) for bar in bars), key=lambda one: (one[2] is None, one[2] or 0, one[0].gpu_type)
     )
     of = f" of {bar.gpu_type}" if len(question.views.uses.tree.types) > 1 else ""
-    falls = f"the use of queue '{bar.path}' has to fall by {gpus(bar.over_milli)} GPUs{of}"
+    falls = f"the use of queue '{bar.path}' has to fall by {milli_shown(bar.over_milli)} GPUs{of}"
     raised = f"`gangline queue set {bar.path} --{bar.what} N` raises its {bar.what}"
     if at_us is None:
         limit = f"this job alone is above the {bar.what}" if bar.asked_milli > bar.limit_milli else falls

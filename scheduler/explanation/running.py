@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from gangline.events.amounts import milli_shown
 from gangline.events.policy import Policy
 from gangline.events.types import PreemptionReason
 from gangline.scheduler.elastic import size_of
 from gangline.scheduler.explanation.ends import basis
 from gangline.scheduler.explanation.words import named, span
-from gangline.scheduler.quota import gpus
 from gangline.scheduler.state import Attempt, Job, State
 from gangline.scheduler.views import Views
 from gangline.scheduler.views.uses import quota_is_on
@@ -65,8 +65,8 @@ def running_notes(state: State, policy: Policy | None, views: Views, job: Job, a
             used = uses.use[job.spec.queue, gpu_type]
             stands = "within its guarantee" if used <= guarantee else "borrowing"
             notes.append(
-                f"it counts with {gpus(milli)} GPUs of {gpu_type or 'no type'} for queue '{job.spec.queue}', which "
-                f"uses {gpus(used)} of {gpus(guarantee)} guaranteed: {stands}"
+                f"it counts with {milli_shown(milli)} GPUs of {gpu_type or 'no type'} for queue '{job.spec.queue}', "
+                f"which uses {milli_shown(used)} of {milli_shown(guarantee)} guaranteed: {stands}"
             )
     return notes
 

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from gangline.events.amounts import milli_shown
 from gangline.events.decisions import (
     AttemptEnded,
     AttemptPreempted,
@@ -23,7 +24,6 @@ from gangline.scheduler.explanation.question import Question
 from gangline.scheduler.explanation.running import WHY
 from gangline.scheduler.explanation.waits import before
 from gangline.scheduler.explanation.words import count, named, span
-from gangline.scheduler.quota import gpus
 from gangline.scheduler.shapes import is_gang
 from gangline.scheduler.state import State
 from gangline.scheduler.turns import is_within
@@ -129,7 +129,9 @@ def _turn(question: Question) -> str:
     else:
         within, what = is_within(views, policy, path, question.shape), ","
     stands = "stays within its guarantee with it" if within else "borrows for it"
-    return f"{line}; queue '{path}', which used {gpus(used)} of {gpus(has)} GPUs guaranteed{what} {stands}"
+    return (
+        f"{line}; queue '{path}', which used {milli_shown(used)} of {milli_shown(has)} GPUs guaranteed{what} {stands}"
+    )
 
 
 def _place(question: Question, bound: GangBound) -> list[str]:

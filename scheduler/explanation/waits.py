@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from gangline.events.amounts import size_shown
 from gangline.events.types import Share
 from gangline.scheduler.arrays import members
 from gangline.scheduler.explanation.needs import need
@@ -135,8 +136,8 @@ def _array(state: State, job: Job) -> str:
 def _storage(state: State, job: Job) -> str:
     stores = named(sorted(state.pressed))
     return (
-        f"storage is nearly full ({stores}), and it is to write {job.spec.data_bytes:,} bytes: new jobs that write so "
-        "much wait until there is room again"
+        f"storage is nearly full ({stores}), and it is to write {size_shown(job.spec.data_bytes)}: new jobs that write "
+        "so much wait until there is room again"
     )
 
 

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from gangline.events.amounts import milli_shown, size_shown, time_shown
 from gangline.events.policy import Policy
 from gangline.events.types import WHOLE_MILLI, JobSpec
 from gangline.scheduler.elastic import least
-from gangline.scheduler.quota import gpus
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules.admission_options import check_options
 from gangline.scheduler.rules.admission_quota import check_leaf, check_quota
 from gangline.scheduler.rules.dependencies import check_after
-from gangline.scheduler.rules.refusals import Refusal, listed, refuse, shown, size_shown, time_shown
+from gangline.scheduler.rules.refusals import Refusal, listed, refuse, shown
 from gangline.scheduler.state import Node
 
 MAX_NAME_CHARACTERS = 128
@@ -54,7 +54,7 @@ def _check_sizes(spec: JobSpec) -> Refusal | None:
     if not spec.gpus and spec.gpu_types:
         return refuse("gpu_type", spec.gpu_types[0], "the job asks for no GPU", "ask for GPUs, or name no type")
     if not 0 < spec.gpu_milli <= WHOLE_MILLI:
-        return refuse("gpus", gpus(spec.gpu_milli), "a share is 0.001 to 1 of a GPU", "name one of these")
+        return refuse("gpus", milli_shown(spec.gpu_milli), "a share is 0.001 to 1 of a GPU", "name one of these")
     if spec.gpu_milli < WHOLE_MILLI and spec.gpus > 1:
         return refuse("gpus", spec.gpus, "only one GPU can be shared", "ask for one, or for whole GPUs")
     if spec.nodes is not None and not spec.gpus:
@@ -69,7 +69,7 @@ def _check_sizes(spec: JobSpec) -> Refusal | None:
             "name a positive number of nodes that divides them, or none",
         )
     if spec.cpu_milli < 0:
-        return refuse("cpus", gpus(spec.cpu_milli), "it is not negative", "ask for 0 or more")
+        return refuse("cpus", milli_shown(spec.cpu_milli), "it is not negative", "ask for 0 or more")
     if spec.memory_bytes < 0:
         return refuse("memory", size_shown(spec.memory_bytes), "it is not negative", "ask for 0 or more")
     return None
@@ -155,12 +155,12 @@ def _check_with_roles(round_: Round, spec: JobSpec) -> Refusal | None:
 def _too_large(spec: JobSpec, largest: Node, nodes: int) -> Refusal:
     return refuse(
         "gpus",
-        gpus(spec.gpus * spec.gpu_milli)
+        milli_shown(spec.gpus * spec.gpu_milli)
         + (f" on {spec.nodes} nodes" if spec.nodes is not None else "")
-        + (f" with {gpus(spec.cpu_milli)} CPUs" if spec.cpu_milli else "")
+        + (f" with {milli_shown(spec.cpu_milli)} CPUs" if spec.cpu_milli else "")
         + (f" with {size_shown(spec.memory_bytes)} of memory" if spec.memory_bytes else "")
         + (" a rank" if spec.cpu_milli or spec.memory_bytes else ""),
         f"{'the only node has' if nodes == 1 else f'each of the {nodes} nodes has at most'} {len(largest.gpus)} GPUs, "
-        f"{gpus(largest.cpu_milli)} CPUs and {size_shown(largest.memory_bytes)} of memory",
+        f"{milli_shown(largest.cpu_milli)} CPUs and {size_shown(largest.memory_bytes)} of memory",
         "ask for less a rank, fewer GPUs, or another number of nodes",
     )

@@ -1,9 +1,9 @@
 """Whether what a spec says of a job's size, ranks and life holds together: elastic, roles, arrays, interactive."""
 
+from gangline.events.amounts import milli_shown, size_shown, time_shown
 from gangline.events.policy import Policy
 from gangline.events.types import WHOLE_MILLI, Elastic, JobSpec, Role
-from gangline.scheduler.quota import gpus
-from gangline.scheduler.rules.refusals import Refusal, refuse, size_shown, time_shown
+from gangline.scheduler.rules.refusals import Refusal, refuse
 
 MAX_ROLES = 16
 MAX_ROLE_CHARACTERS = 64
@@ -42,7 +42,7 @@ def _check_elastic(spec: JobSpec, elastic: Elastic | None) -> Refusal | None:
             return refuse(key, value, limit, "name one of these, or other bounds")
     limit = "an elastic gang takes whole GPUs wherever they are free"
     if spec.gpu_milli < WHOLE_MILLI:
-        return refuse("gpus", gpus(spec.gpu_milli), limit, "ask for whole ones, or leave elastic out")
+        return refuse("gpus", milli_shown(spec.gpu_milli), limit, "ask for whole ones, or leave elastic out")
     if spec.nodes is not None:
         return refuse("nodes", spec.nodes, limit, "leave the one or the other out")
     if not spec.preemptible:
@@ -96,9 +96,9 @@ def _check_role(role: Role) -> Refusal | None:
         return refuse(f"{key}.ranks", role.ranks, f"a role has 1 to {MAX_ROLE_RANKS} ranks", "name one of these")
     if not 0 <= role.gpu_milli <= WHOLE_MILLI:
         limit = "a rank of a role has at most one GPU"
-        return refuse(f"{key}.gpus", gpus(role.gpu_milli), limit, "ask for 0 to 1")
+        return refuse(f"{key}.gpus", milli_shown(role.gpu_milli), limit, "ask for 0 to 1")
     if role.cpu_milli < 0:
-        return refuse(f"{key}.cpus", gpus(role.cpu_milli), "it is not negative", "ask for 0 or more")
+        return refuse(f"{key}.cpus", milli_shown(role.cpu_milli), "it is not negative", "ask for 0 or more")
     if role.memory_bytes < 0:
         return refuse(f"{key}.memory", size_shown(role.memory_bytes), "it is not negative", "ask for 0 or more")
     if role.command and (not role.command[0] or "\0" in "".join(role.command)):

@@ -4,10 +4,11 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from gangline.events.amounts import milli_shown
 from gangline.events.policy import Policy
 from gangline.events.types import JobSpec
 from gangline.scheduler.elastic import least
-from gangline.scheduler.quota import Tree, gpus
+from gangline.scheduler.quota import Tree
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules.refusals import Refusal, listed, refuse
 from gangline.scheduler.shapes import shape_of
@@ -67,7 +68,7 @@ def bar_of(tree: Tree, spec: JobSpec, gpu_type: str, milli: int) -> Bar | None:
 
 
 def _refused(spec: JobSpec, bar: Bar, milli: int, of: str) -> Refusal:
-    asked, limit = gpus(milli), gpus(bar.limit_milli)
+    asked, limit = milli_shown(milli), milli_shown(bar.limit_milli)
     raising = f"have it raised (`gangline queue set {bar.path} --{bar.what} N`)"
     if bar.what == "ceiling":
         text = f"queue '{bar.path}' has a ceiling of {limit} GPUs{of}"

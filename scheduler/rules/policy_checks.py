@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from gangline.events.amounts import size_shown, time_shown
 from gangline.events.policy import RULES, Policy
 from gangline.events.types import MILLION
 from gangline.scheduler import quota
 from gangline.scheduler.quota import Fault
 from gangline.scheduler.rules.admission import MAX_GRACE_US, MAX_RETRIES
-from gangline.scheduler.rules.refusals import listed, shown, size_shown, time_shown
+from gangline.scheduler.rules.refusals import listed, shown
 
 MAX_PORT = 65_535
 MIN_PORT = 1_024

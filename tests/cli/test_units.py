@@ -41,10 +41,3 @@ def test_times_are_shown_in_two_units(us: int, text: str) -> None:
 @pytest.mark.parametrize(("size", "text"), [(0, "0B"), (1536, "1.5KiB"), (4 << 30, "4GiB")])
 def test_sizes_are_shown_in_the_largest_unit(size: int, text: str) -> None:
     assert units.show_bytes(size) == text
-
-
-@pytest.mark.parametrize(
-    ("milli", "text"), [(0, "0"), (8_000, "8"), (500, "0.5"), (1, "0.001"), (1_234_567, "1234.567"), (10**9, "1000000")]
-)
-def test_thousandths_are_shown_without_rounding(milli: int, text: str) -> None:
-    assert units.show_milli(milli) == text
