@@ -8,6 +8,7 @@ inside a queue priority, level of service, submission.
 from typing import NamedTuple
 
 from gangline.events.policy import Policy
+from gangline.scheduler.elastic import least
 from gangline.scheduler.shapes import Shape, shape_of
 from gangline.scheduler.state import Job, State
 from gangline.scheduler.views import Views
@@ -68,8 +69,8 @@ def is_guaranteed_before(views: Views, policy: Policy, job: Job, other: Job) -> 
     above = views.uses.tree.prefixes
     for path, theirs in zip(above(job.spec.queue), above(other.spec.queue), strict=False):
         if path != theirs:
-            within = is_within(views, policy, path, shape_of(job.spec))
-            return within and not is_within(views, policy, theirs, shape_of(other.spec))
+            within = is_within(views, policy, path, shape_of(least(policy, job.spec)))
+            return within and not is_within(views, policy, theirs, shape_of(least(policy, other.spec)))
     return False
 
 

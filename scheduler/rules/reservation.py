@@ -27,6 +27,7 @@ from gangline.scheduler.state import Job, State
 from gangline.scheduler.timers import is_due
 from gangline.scheduler.views import Views
 from gangline.scheduler.views.pending import GroupKey, may_start
+from gangline.scheduler.views.running import Runs
 
 RULE = "reservation"
 MAX_TRIED = 16
@@ -124,7 +125,7 @@ def _reserve(round_: Round, policy: Policy, group: GroupKey, job: Job, taken: Fl
     found = [
         nodes
         for claiming in claims_of(round_, policy, group, job, runs)
-        if (nodes := _soonest(views, claiming, _Freeing(round_, _who_may_go(claiming)), taken)) is not None
+        if (nodes := _soonest(views, claiming, _Freeing(round_, runs, _who_may_go(claiming)), taken)) is not None
     ]
     if not found:
         if before is not None:
@@ -223,9 +224,8 @@ def _first(  # noqa: PLR0917 - which nodes, and for what
 class _Freeing:
     """When nodes are expected to have so many whole devices free. Who may go is gone as soon as that helps."""
 
-    def __init__(self, round_: Round, who_may_go: Flags) -> None:
+    def __init__(self, round_: Round, runs: Runs, who_may_go: Flags) -> None:
         self._state = round_.state
-        runs = round_.views.running.runs(round_.state, round_.state.policy or Policy())
         self._may_go = dict.fromkeys(runs.job_ids[row] for row in np.flatnonzero(who_may_go).tolist())
         self._fleet = round_.views.nodes.fleet
         self._ends: list[list[tuple[int, int]]] | None = None

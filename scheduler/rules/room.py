@@ -72,14 +72,7 @@ def _for_reserving(round_: Round, policy: Policy) -> None:
     """Make room for those for which nodes are reserved, though others of their group were submitted before them."""
     reserved = round_.state.reserved
     for job_id in sorted(reserved, key=lambda job_id: (reserved[job_id].since_us, job_id)):
-        state, views = round_.state, round_.views
-        job = state.jobs.get(job_id)
-        if job is None or not may_start(state, job):
-            continue
-        group, runs = views.pending.group_of(job_id), views.running.runs(state, policy)
-        claims = claims_of(round_, policy, group, job, runs)
-        at_ceiling = claims_at_ceiling(round_, policy, group, job, runs)
-        _, decisions = _room_for(round_, policy, job, (*claims, *at_ceiling))
+        decisions = room_for(round_, policy, round_.state.jobs[job_id])
         if decisions and not round_.emit(*decisions):
             return
 

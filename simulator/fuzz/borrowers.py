@@ -6,7 +6,7 @@ from gangline.events.policy import Policy
 from gangline.events.types import SECOND_US, WHOLE_MILLI
 from gangline.simulator.fuzz.brute_force import Free, free_nodes, is_small
 from gangline.simulator.fuzz.ledger import Ledger
-from gangline.simulator.fuzz.quota_invariants import milli_asked
+from gangline.simulator.fuzz.quota_invariants import least_asked, milli_asked
 from gangline.simulator.fuzz.records import JobRecord, milli_of
 from gangline.simulator.fuzz.scene import Scene
 from gangline.simulator.fuzz.tree import Uses, above, guarantee_of, level_between, quota_of, types_of, uses
@@ -64,8 +64,63 @@ def types_allowed(
             if not job.spec.preemptible and use.fixed[path, gpu_type] + milli > guarantee:
                 break
         else:
-            found.append(gpu_type)
+            if not _is_kept(ledger, policy, job_id, gpu_type, use):
+                found.append(gpu_type)
     return found
+
+
+def _is_kept(ledger: Ledger, policy: Policy, job_id: str, gpu_type: str, use: Uses) -> bool:
+    """Whether what a job would take of its queues' limits is kept for a gang that has waited too long."""
+    job = ledger.jobs[job_id]
+    for other_id in ledger.reserved:
+        other = ledger.jobs[other_id]
+        if other_id == job_id or not _waits_too_long(ledger, policy, other):
+            continue
+        is_earlier = (job.waits_since_us, job.submitted) < (other.waits_since_us, other.submitted)
+        if job_id in ledger.reserved and is_earlier and _waits_too_long(ledger, policy, job):
+            continue
+        if other.spec.gpu_types and gpu_type not in other.spec.gpu_types:
+            continue
+        if _bars(ledger, policy, job, other, gpu_type, use) and not _is_first(ledger, policy, job, other, use):
+            return True
+    return False
+
+
+def _waits_too_long(ledger: Ledger, policy: Policy, job: JobRecord) -> bool:
+    return ledger.now_us - job.waits_since_us >= policy.reservation_hard_us
+
+
+def _bars(  # noqa: PLR0917 - two jobs, and the limits above both
+    ledger: Ledger, policy: Policy, job: JobRecord, other: JobRecord, gpu_type: str, use: Uses
+) -> bool:
+    """Whether a queue above both would have to let the other one have what it asks for, and could not after the job."""
+    asked, both = least_asked(policy, other.spec), least_asked(policy, job.spec) + least_asked(policy, other.spec)
+    for path in above(job.spec.queue):
+        if path not in above(other.spec.queue):
+            return False
+        ceiling = quota_of(policy, path, gpu_type).ceiling_milli
+        if ceiling is not None and asked <= ceiling < use.all[path, gpu_type] + both:
+            return True
+        guarantee = guarantee_of(ledger, policy, path, gpu_type)
+        for_good = not (job.spec.preemptible or other.spec.preemptible)
+        if for_good and asked <= guarantee < use.fixed[path, gpu_type] + both:
+            return True
+    return False
+
+
+def _is_first(ledger: Ledger, policy: Policy, job: JobRecord, other: JobRecord, use: Uses) -> bool:
+    """Whether a job is within the guarantee of its queue, and the other one is not, where the two paths differ."""
+    level = level_between(job.spec.queue, other.spec.queue)
+    if level is None:
+        return False
+    within = [
+        any(
+            use.all[path, gpu_type] + least_asked(policy, one.spec) <= guarantee_of(ledger, policy, path, gpu_type)
+            for gpu_type in one.spec.gpu_types or types_of(ledger)
+        )
+        for path, one in zip(level, (job, other), strict=True)
+    ]
+    return within[0] and not within[1]
 
 
 def borrowers(

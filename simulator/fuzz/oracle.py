@@ -127,7 +127,7 @@ def what_fits_starts(scene: Scene) -> Iterator[str]:
     could_start = {}
     for job_id in scene.state.pending:
         job = ledger.jobs[job_id]
-        if not may_start(scene, job_id) or job.spec.roles or _may_be_kept_from(scene, job_id):
+        if not may_start(scene, job_id) or job.spec.roles:
             continue
         nodes = open_nodes(ledger, job_id)
         if fits(ledger, job.spec, nodes):
@@ -135,18 +135,6 @@ def what_fits_starts(scene: Scene) -> Iterator[str]:
             if ledger.watch.could_start.get(job_id) == job.attempts:
                 yield f"{job_id} fits on {[(node.node_id, dict(node.milli)) for node in nodes]}, and waits"
     ledger.watch.could_start = could_start
-
-
-def _may_be_kept_from(scene: Scene, job_id: str) -> bool:
-    """Whether a gang of the same team has waited until nothing may start that would take its quota or its nodes."""
-    ledger, policy = scene.ledger, scene.ledger.policy
-    team = ledger.jobs[job_id].spec.queue.split("/")[0]
-    return policy is not None and any(
-        other != job_id
-        and ledger.jobs[other].spec.queue.split("/")[0] == team
-        and scene.state.now_us - scene.state.jobs[other].pending_since_us >= policy.reservation_hard_us
-        for other in ledger.reserved
-    )
 
 
 def guarantees_are_reachable(scene: Scene) -> Iterator[str]:

@@ -84,7 +84,7 @@ def milli_asked(spec: JobSpec) -> int:
     return spec.gpus * spec.gpu_milli + sum(role.ranks * role.gpu_milli for role in spec.roles)
 
 
-def _least_asked(policy: Policy, spec: JobSpec) -> int:
+def least_asked(policy: Policy, spec: JobSpec) -> int:
     """Return what a job waits as: an elastic gang as one of its least size."""
     if spec.elastic is not None and "elastic" in policy.rules:
         spec = replace(spec, gpus=spec.elastic.min_gpus)
@@ -113,7 +113,7 @@ def only_borrowers_give_way(ledger: Ledger, decision: Decision) -> Iterator[str]
     gpu_type = ledger.nodes[victim.live.shares[0].node_id].has.gpu_type
     their_guarantee = guarantee_of(ledger, quota, level[0], gpu_type)
     our_guarantee = guarantee_of(ledger, quota, level[1], gpu_type)
-    asked = _least_asked(policy, claimant.spec)
+    asked = least_asked(policy, claimant.spec)
     borrows = before[level[0], gpu_type] > their_guarantee
     claims = before[level[1], gpu_type] + asked <= our_guarantee
     numbers = (
