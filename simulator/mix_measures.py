@@ -76,14 +76,13 @@ class MixMeasures(Observer):
 
     def __init__(self, nodes: Iterable[VirtualNode], days: int) -> None:
         self.window = Window(SETTLING_DAYS * DAY_US, days * DAY_US)
-        self.claims = Claims([(team, GUARANTEE_GPUS * WHOLE_MILLI) for team in TEAMS])
+        guarantees = [(team, GUARANTEE_GPUS * WHOLE_MILLI) for team in TEAMS]
+        self.claims = Claims(guarantees, PROJECT_GUARANTEE_GPUS * WHOLE_MILLI)
         self._room = Room(nodes)
         self._jobs: list[VirtualJob] = []
         self._allocated = 0
         self._pending: dict[tuple[str, bool], dict[tuple[int, int], int]] = {}
         """How many wait, by (project, preemptible) and (GPUs, thousandths of each)."""
-        self._fixed: dict[str, int] = {}
-        """Use by project of jobs that are not preemptible, in thousandths of GPUs."""
         self._ordered: dict[str, bool] = {}
         """Jobs whose attempt was told to give way."""
         self._changed = True
@@ -170,13 +169,7 @@ class MixMeasures(Observer):
         self._changed = True
 
     def _use(self, job: VirtualJob, milli: int) -> None:
-        team = self.claims.teams[team_of(job.work.spec)]
-        team.use += milli
-        if job.work.spec.preemptible:
-            team.preemptible_use += milli
-        else:
-            team.fixed_use += milli
-            self._fixed[job.work.spec.queue] = self._fixed.get(job.work.spec.queue, 0) + milli
+        self.claims.teams[team_of(job.work.spec)].uses(job, milli)
         self._changed = True
 
     # --- sums ---
@@ -191,7 +184,8 @@ class MixMeasures(Observer):
     def _look(self) -> tuple[int, int, int]:
         pending, fits = 0, False
         for (project, preemptible), sizes in self._pending.items():
-            room = None if preemptible else self._left_milli(project)
+            team = self.claims.teams[project.partition("/")[0]]
+            room = None if preemptible else team.fixed_left(project)
             for (gpus, gpu_milli), count in sizes.items():
                 milli = gpus * gpu_milli
                 if room is None or milli <= room:
@@ -199,12 +193,6 @@ class MixMeasures(Observer):
                     fits = fits or self._room.fits(gpus, gpu_milli)
         usable = min(self._room.up_milli, self._allocated + pending)
         return usable, self._allocated, self._room.free_milli if fits else 0
-
-    def _left_milli(self, project: str) -> int:
-        """Return what quota still lets jobs of a project have that are not preemptible."""
-        team = self.claims.teams[project.partition("/")[0]]
-        own = PROJECT_GUARANTEE_GPUS * WHOLE_MILLI - self._fixed.get(project, 0)
-        return min(own, team.guarantee_milli - team.fixed_use)
 
     def figures(self) -> Figures:
         """Return what came of it, once the simulation is over."""

@@ -6,6 +6,7 @@ from gangline.simulator.virtual_job import VirtualJob
 from gangline.simulator.work import Work
 
 GUARANTEE = 100
+PROJECT = 50
 
 
 def job(number: int = 0) -> VirtualJob:
@@ -13,9 +14,15 @@ def job(number: int = 0) -> VirtualJob:
     return VirtualJob(Work(number=number, submit_us=0, spec=spec, work_us=1))
 
 
+def fixed(number: int, project: str) -> VirtualJob:
+    """Return a job that is not preemptible."""
+    spec = JobSpec(name=f"job-{number}", queue=project, command=("train",), gpus=1, preemptible=False)
+    return VirtualJob(Work(number=number, submit_us=0, spec=spec, work_us=1))
+
+
 def claims(*, borrowed: int = 50, preemptible: int = 150) -> Claims:
     """Return two teams, of which b uses its guarantee and has borrowed."""
-    found = Claims([("a", GUARANTEE), ("b", GUARANTEE)])
+    found = Claims([("a", GUARANTEE), ("b", GUARANTEE)], PROJECT)
     found.teams["b"].use = GUARANTEE + borrowed
     found.teams["b"].preemptible_use = preemptible
     return found
@@ -80,3 +87,35 @@ def test_a_team_borrows_nothing_from_itself() -> None:
     found.teams["b"].waits(waiting, 1)
     found.refresh(10)
     assert found.still_open(50) == []
+
+
+def test_what_the_quota_of_its_project_bars_is_no_claim() -> None:
+    found, waiting, other = claims(), fixed(0, "a/one"), fixed(1, "a/two")
+    found.teams["a"].uses(fixed(2, "a/one"), 30)
+    found.teams["a"].waits(waiting, 30)
+    found.teams["a"].waits(other, 30)
+    found.refresh(10)
+    assert found.still_open(50) == [Met(30, 10, 40, met=False)]
+    found.bound("a", other, 30, 60)
+    assert [one.since_us for one in found.met] == [10]
+
+
+def test_a_claim_begins_once_quota_bars_the_job_no_longer_and_ends_when_it_does_again() -> None:
+    found, waiting = claims(), fixed(0, "a/one")
+    found.teams["a"].uses(fixed(1, "a/one"), 30)
+    found.teams["a"].waits(waiting, 30)
+    found.refresh(10)
+    found.teams["a"].uses(fixed(1, "a/one"), -30)
+    found.refresh(20)
+    assert found.still_open(50) == [Met(30, 20, 30, met=False)]
+    found.teams["a"].uses(fixed(2, "a/one"), 30)
+    found.refresh(30)
+    assert found.still_open(50) == []
+
+
+def test_no_quota_of_its_project_bars_a_preemptible_job() -> None:
+    found, waiting = claims(), job()
+    found.teams["a"].uses(fixed(1, "default"), 50)
+    found.teams["a"].waits(waiting, 30)
+    found.refresh(10)
+    assert found.still_open(50) == [Met(30, 10, 40, met=False)]
