@@ -156,7 +156,7 @@ def _soonest(views: Views, claiming: Claiming, free_at: "_Freeing", taken: Flags
     fleet, shape = views.nodes.fleet, claiming.claim.shape
     usable = claiming.nodes & ~taken
     together = _emptied(views, shape, usable, free_at) if shape.roles else None
-    if together is not None:
+    if together is not None or (shape.roles and place_whole(views.nodes.empty, shape, usable) is None):
         return together
     if shape.nodes is not None:
         return _first(views, shape, usable, free_at, shape.nodes, shape.gpus // shape.nodes)
