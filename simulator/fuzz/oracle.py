@@ -68,8 +68,8 @@ def nobody_gives_way_in_vain(ledger: Ledger, decision: Decision) -> Iterator[str
     """Evict nobody without whom the claimant would fit all the same."""
     if not isinstance(decision, RoomHeld) or decision.reason in NO_EVICTIONS or not is_small_world(ledger):
         return
-    if ledger.policy is None or ledger.policy.head_blocks:
-        return  # what fits waits for the first in line
+    if ledger.policy is None or ledger.policy.head_blocks or ledger.policy_changes:
+        return  # what fits waits for the first in line; the quota that binds is still the one before
     job, victims = ledger.jobs[decision.job_id], ledger.orders.get(decision.job_id, ())
     if job.spec.roles:
         return
