@@ -36,21 +36,25 @@ def admit(round_: Round, policy: Policy, job_id: str, spec: JobSpec) -> Refusal 
 
 def _check_shape(spec: JobSpec) -> Refusal | None:
     if not 0 < len(spec.name) <= MAX_NAME_CHARACTERS:
-        return refuse("name", repr(spec.name), f"it has 1 to {MAX_NAME_CHARACTERS} characters", "give another one")
+        return refuse(
+            "name", repr(spec.name), f"it has to have 1 to {MAX_NAME_CHARACTERS} characters", "give another one"
+        )
     if not spec.command or not spec.command[0]:
-        return refuse("command", "empty", "it names a program", "give the program and its arguments")
+        return refuse("command", "empty", "it has to name a program", "give the program and its arguments")
     if "\0" in "".join(spec.command):
-        return refuse("command", "not text", "it has no NUL character", "remove it")
+        return refuse("command", "not text", "it must not have a NUL character", "remove it")
     for name, value in sorted(spec.env.items()):
         if not name or "=" in name or "\0" in name + value:
-            limit = "a variable has a name without '=', and no NUL character"
+            limit = "a variable has to have a name without '=', and no NUL character"
             return refuse("env", repr(name), limit, "mend it, or leave it out")
     return _check_sizes(spec) or _check_limits(spec)
 
 
 def _check_sizes(spec: JobSpec) -> Refusal | None:
     if spec.gpus < 0:
-        return refuse("gpus", spec.gpus, "it is not negative", "ask for 1 or more, for 0.1, or for 0 if CPUs will do")
+        return refuse(
+            "gpus", spec.gpus, "it has to be 0 or more", "ask for 1 or more, for 0.1, or for 0 if CPUs will do"
+        )
     if not spec.gpus and spec.gpu_types:
         return refuse("gpu_type", spec.gpu_types[0], "the job asks for no GPU", "ask for GPUs, or name no type")
     if not 0 < spec.gpu_milli <= WHOLE_MILLI:
@@ -69,22 +73,24 @@ def _check_sizes(spec: JobSpec) -> Refusal | None:
             "name a positive number of nodes that divides them, or none",
         )
     if spec.cpu_milli < 0:
-        return refuse("cpus", milli_shown(spec.cpu_milli), "it is not negative", "ask for 0 or more")
+        return refuse("cpus", milli_shown(spec.cpu_milli), "it has to be 0 or more", "ask for 0 or more")
     if spec.memory_bytes < 0:
-        return refuse("memory", size_shown(spec.memory_bytes), "it is not negative", "ask for 0 or more")
+        return refuse("memory", size_shown(spec.memory_bytes), "it has to be 0 or more", "ask for 0 or more")
     return None
 
 
 def _check_limits(spec: JobSpec) -> Refusal | None:
     if spec.retries is not None and not 0 <= spec.retries <= MAX_RETRIES:
-        return refuse("retries", spec.retries, f"it lies in 0 to {MAX_RETRIES}", "name one of these, or none")
+        return refuse("retries", spec.retries, f"it has to be 0 to {MAX_RETRIES}", "name one of these, or none")
     if abs(spec.priority) > MAX_PRIORITY:
-        limit = f"it lies in -{MAX_PRIORITY} to {MAX_PRIORITY}"
+        limit = f"it has to be -{MAX_PRIORITY} to {MAX_PRIORITY}"
         return refuse("priority", spec.priority, limit, "name one of these")
     if spec.max_runtime_us is not None and spec.max_runtime_us <= 0:
-        return refuse("max_runtime", time_shown(spec.max_runtime_us), "it is more than 0", "name a time, or none")
+        return refuse(
+            "max_runtime", time_shown(spec.max_runtime_us), "it has to be more than 0", "name a time, or none"
+        )
     if spec.grace_us is not None and not 0 <= spec.grace_us <= MAX_GRACE_US:
-        return refuse("grace", time_shown(spec.grace_us), "it lies in 0 to 1 hour", "name such a time, or none")
+        return refuse("grace", time_shown(spec.grace_us), "it has to be 0s to 1h", "name such a time, or none")
     return None
 
 

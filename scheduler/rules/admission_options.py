@@ -52,7 +52,9 @@ def _check_elastic(spec: JobSpec, elastic: Elastic | None) -> Refusal | None:
 
 def _check_interactive(spec: JobSpec) -> Refusal | None:
     if spec.idle_timeout_us is not None and spec.idle_timeout_us <= 0:
-        return refuse("idle_timeout", time_shown(spec.idle_timeout_us), "it is more than 0", "name a time, or none")
+        return refuse(
+            "idle_timeout", time_shown(spec.idle_timeout_us), "it has to be more than 0", "name a time, or none"
+        )
     if not spec.interactive:
         if spec.idle_timeout_us is not None:
             return refuse(
@@ -98,11 +100,11 @@ def _check_role(role: Role) -> Refusal | None:
         limit = "a rank of a role has at most one GPU"
         return refuse(f"{key}.gpus", milli_shown(role.gpu_milli), limit, "ask for 0 to 1")
     if role.cpu_milli < 0:
-        return refuse(f"{key}.cpus", milli_shown(role.cpu_milli), "it is not negative", "ask for 0 or more")
+        return refuse(f"{key}.cpus", milli_shown(role.cpu_milli), "it has to be 0 or more", "ask for 0 or more")
     if role.memory_bytes < 0:
-        return refuse(f"{key}.memory", size_shown(role.memory_bytes), "it is not negative", "ask for 0 or more")
+        return refuse(f"{key}.memory", size_shown(role.memory_bytes), "it has to be 0 or more", "ask for 0 or more")
     if role.command and (not role.command[0] or "\0" in "".join(role.command)):
-        limit = "it names a program, and has no NUL character"
+        limit = "it has to name a program, and must not have a NUL character"
         return refuse(f"{key}.command", "no program", limit, "give program and arguments, or leave it out")
     return None
 
@@ -121,7 +123,7 @@ def _check_array(policy: Policy, spec: JobSpec) -> Refusal | None:
 
 def _check_rest(spec: JobSpec) -> Refusal | None:
     if spec.data_bytes < 0:
-        return refuse("data", size_shown(spec.data_bytes), "it is not negative", "name 0 or more")
+        return refuse("data", size_shown(spec.data_bytes), "it has to be 0 or more", "name 0 or more")
     if len(spec.notify) > MAX_NOTIFIED:
         return refuse("notify", f"{len(spec.notify)} URLs", f"a job tells at most {MAX_NOTIFIED}", "name fewer")
     for url in spec.notify:

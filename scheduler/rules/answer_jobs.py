@@ -102,7 +102,7 @@ def reprioritise(
         return asked.refused(absent)
     if abs(command.priority) > MAX_PRIORITY:
         return asked.refused(
-            f"priority is {command.priority}, but it lies in -{MAX_PRIORITY} to {MAX_PRIORITY}: name one of these"
+            f"priority is {command.priority}, but it has to be -{MAX_PRIORITY} to {MAX_PRIORITY}: name one of these"
         )
     return (asked.accepted(),)
 

@@ -15,7 +15,7 @@ def cordon(round_: Round, _policy: Policy, asked: Asked, command: control.Cordon
     """Start nothing new on a node."""
     node = round_.state.nodes.get(command.node_id)
     if node is None:
-        return asked.refused(_unknown(round_.state, command.node_id) or "")
+        return asked.refused(_unknown(round_.state, command.node_id))
     if node.cordoned and _says_nothing_new(node, command.reason):
         why = f" ({node.cordon_reason})" if node.cordon_reason else ""
         way_out = f"`gangline node uncordon {node.node_id}` lets it be used again"
@@ -27,7 +27,7 @@ def uncordon(round_: Round, _policy: Policy, asked: Asked, command: control.Unco
     """Use a node again, whatever was held against it."""
     node = round_.state.nodes.get(command.node_id)
     if node is None:
-        return asked.refused(_unknown(round_.state, command.node_id) or "")
+        return asked.refused(_unknown(round_.state, command.node_id))
     held_against = node.cordoned or node.draining or node.quarantined or node.sick or node.broken_gpus or node.faults
     if not held_against:
         lost = ", but lost: it is used again when its agent is heard of" if node.lost else ""
@@ -42,7 +42,7 @@ def drain(round_: Round, policy: Policy, asked: Asked, command: control.DrainNod
     state = round_.state
     node = state.nodes.get(command.node_id)
     if node is None:
-        return asked.refused(_unknown(state, command.node_id) or "")
+        return asked.refused(_unknown(state, command.node_id))
     running = [(state.jobs[job_id], state.jobs[job_id].attempt) for job_id in node.held]
     orders = [
         order(state, policy, job.job_id, "drain")
@@ -56,7 +56,7 @@ def check(round_: Round, _policy: Policy, asked: Asked, command: control.CheckNo
     """Let a node's agent examine it."""
     node = round_.state.nodes.get(command.node_id)
     if node is None:
-        return asked.refused(_unknown(round_.state, command.node_id) or "")
+        return asked.refused(_unknown(round_.state, command.node_id))
     if node.lost:
         return asked.refused(
             f"node '{node.node_id}' is lost, so nobody there can examine it: see whether the machine and its agent run"
@@ -69,9 +69,8 @@ def _says_nothing_new(node: Node, reason: str) -> bool:
     return not reason or reason[:MAX_REASON_CHARACTERS] == node.cordon_reason
 
 
-def _unknown(state: State, node_id: str) -> str | None:
-    if node_id in state.nodes:
-        return None
+def _unknown(state: State, node_id: str) -> str:
+    """Return what answers a command about a node that there is not."""
     there = f"those there are: {listed(state.node_order)}" if state.node_order else "no node has registered yet"
     return f"there is no node '{shown(node_id)}': {there}"
 

@@ -1,5 +1,6 @@
 """What could never start is refused, with the value, the limit and the way out; the rest is admitted."""
 
+import re
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ def cluster() -> World:
 
 REFUSED: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "a queue that there is not": ({"queue": "orgs"}, "queue", "'orgs'", "default, org, org/vision"),
-    "less than no GPU": ({"gpus": -2}, "gpus", "-2", "not negative"),
+    "less than no GPU": ({"gpus": -2}, "gpus", "-2", "has to be 0 or more"),
     "a GPU type for a job without GPUs": ({"gpus": 0, "gpu_types": ("H100",)}, "gpu_type", "H100", "no GPU"),
     "nodes for a job without GPUs": ({"gpus": 0, "nodes": 2}, "nodes", "2", "one rank"),
     "elastic bounds that contradict each other": (
@@ -108,13 +109,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str]] = {
         {"roles": (Role(name="actor", ranks=1, cpu_milli=-5),)},
         "roles.actor.cpus",
         "-0.005",
-        "not negative",
+        "has to be 0 or more",
     ),
     "a role with an empty program": (
         {"roles": (Role(name="actor", ranks=1, command=("",)),)},
         "roles.actor.command",
         "no program",
-        "names a program",
+        "has to name a program",
     ),
     "an elastic gang with actors": (
         {"roles": (Role(name="actor", ranks=1),), "elastic": Elastic(min_gpus=1, max_gpus=2)},
@@ -144,7 +145,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "an array beyond the policy's bound": ({"array": 10_001}, "array", "10001", "1 to 10000"),
     "a bound of an array that is none": ({"array_parallel": 2}, "array_parallel", "2", "no array"),
     "an array of which nothing may run": ({"array": 3, "array_parallel": 0}, "array_parallel", "0", "at least one"),
-    "less than no data": ({"data_bytes": -1}, "data", "-1", "not negative"),
+    "less than no data": ({"data_bytes": -1}, "data", "-1", "has to be 0 or more"),
     "too many to be told": ({"notify": ("https://example.org",) * 9}, "notify", "9 URLs", "at most 8"),
     "an empty URL": ({"notify": ("",)}, "notify", "0 characters", "1 to 2000"),
     "a job to wait for that there is not": ({"after": ("job-x",)}, "after", "job-x", "no such job"),
@@ -159,20 +160,20 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "shares of two GPUs": ({"gpus": 2, "gpu_milli": 500}, "gpus", "2", "only one GPU can be shared"),
     "nodes that do not divide the gang": ({"gpus": 8, "nodes": 3}, "nodes", "3", "spread evenly"),
     "no nodes": ({"gpus": 8, "nodes": 0}, "nodes", "0", "spread evenly"),
-    "less than no CPU": ({"cpu_milli": -1}, "cpus", "-0.001", "not negative"),
-    "less than no memory": ({"memory_bytes": -1}, "memory", "-1", "not negative"),
+    "less than no CPU": ({"cpu_milli": -1}, "cpus", "-0.001", "has to be 0 or more"),
+    "less than no memory": ({"memory_bytes": -1}, "memory", "-1", "has to be 0 or more"),
     "no name": ({"name": ""}, "name", "''", "1 to 128 characters"),
     "a very long name": ({"name": "x" * 129}, "name", "'xxx", "1 to 128 characters"),
-    "no command": ({"command": ()}, "command", "empty", "names a program"),
-    "an empty program": ({"command": ("", "x")}, "command", "empty", "names a program"),
-    "a NUL in the command": ({"command": ("a\0b",)}, "command", "not text", "no NUL"),
+    "no command": ({"command": ()}, "command", "empty", "has to name a program"),
+    "an empty program": ({"command": ("", "x")}, "command", "empty", "has to name a program"),
+    "a NUL in the command": ({"command": ("a\0b",)}, "command", "not text", "not have a NUL"),
     "a variable without a name": ({"env": {"": "x"}}, "env", "''", "a name"),
     "a variable with = in its name": ({"env": {"A=B": "x"}}, "env", "'A=B'", "without '='"),
     "a NUL in a variable": ({"env": {"A": "\0"}}, "env", "'A'", "no NUL"),
     "less than no retries": ({"retries": -1}, "retries", "-1", "0 to 1000"),
     "a priority out of bounds": ({"priority": 1_000_001}, "priority", "1000001", "-1000000 to 1000000"),
     "no runtime": ({"max_runtime_us": 0}, "max_runtime", "0s", "more than 0"),
-    "a grace of a day": ({"grace_us": 86_400_000_000}, "grace", "1d", "0 to 1 hour"),
+    "a grace of a day": ({"grace_us": 86_400_000_000}, "grace", "1d", "has to be 0s to 1h"),
     "an unknown GPU type": ({"gpu_types": ("V100",)}, "gpu_type", "'V100'", "A100, H100"),
     "more GPUs than there are of one type": ({"gpus": 21}, "gpus", "21", "have 20 GPUs"),
     "more GPUs than there are of the type asked for": (
@@ -210,6 +211,9 @@ def test_it_refuses(name: str) -> None:
     assert refusal.value in refusal.message
     assert refusal.limit in refusal.message
     assert refusal.message.count(": ") >= 1, "it names no way out"
+    assert not re.match("it (?!has to |must not |is above )", refusal.limit), (
+        "it says what is as if it held for the value"
+    )
     assert job_id not in world.state.jobs
 
 

@@ -124,7 +124,7 @@ REFUSED: dict[str, tuple[type[Event], dict[str, object], str]] = {
     "a release of an unknown job": (ReleaseJob, {"job_id": "job-x"}, "there is no job 'job-x' that could be released"),
     "a retry of an unknown job": (RetryJob, {"job_id": "job-x"}, "there is no job 'job-x' that could be retried"),
     "a release of a job that is not held": (ReleaseJob, {}, "is not held: `gangline why"),
-    "a priority beyond the bounds": (ReprioritiseJob, {"priority": 1_000_001}, "-1000000 to 1000000"),
+    "a priority beyond the bounds": (ReprioritiseJob, {"priority": 1_000_001}, "it has to be -1000000 to 1000000"),
 }
 
 
