@@ -58,6 +58,10 @@ class Tree:
         """Return what a queue has of a type."""
         return self._limits.get((path, gpu_type), _NO_LIMITS)
 
+    def stated_milli(self, path: str, gpu_type: str) -> int:
+        """Return what a queue is guaranteed of a type by its own words; 0 if it has what is left."""
+        return self._quota(path, gpu_type).guarantee_milli or 0
+
     def prefixes(self, path: str) -> tuple[str, ...]:
         """Return the paths of a queue and of those above it; a queue that is gone has itself only."""
         return self._prefixes.get(path) or prefixes(path)

@@ -5,6 +5,7 @@ from gangline.events.decisions import PolicyActivated, PolicyRefused
 from gangline.events.policy import Policy, with_queue, without_queue
 from gangline.events.types import Decision
 from gangline.scheduler.round import Round
+from gangline.scheduler.rules.guarantees import unreachable
 from gangline.scheduler.rules.policy_checks import check_policy
 from gangline.scheduler.rules.refusals import Asked, listed, shown
 from gangline.scheduler.state import State
@@ -14,7 +15,10 @@ MAX_JOBS_LISTED = 3
 
 def activate(round_: Round, asked: Asked, command: control.ActivatePolicy) -> tuple[Decision, ...]:
     """Activate a policy that holds together, and leaves no job without its queue."""
-    fault = check_policy(command.policy) or _removed_with_jobs(round_.state, command.policy)
+    state, after = round_.state, command.policy
+    fault = check_policy(after) or _removed_with_jobs(state, after)
+    if fault is None and state.policy is not None:
+        fault = unreachable(state, round_.views.uses, state.policy, after)
     if fault is None:
         return (PolicyActivated(command_id=asked.command_id, control_index=asked.control_index),)
     return (PolicyRefused(command_id=asked.command_id, control_index=asked.control_index, message=fault),)
@@ -24,7 +28,8 @@ def set_queue(round_: Round, policy: Policy, asked: Asked, command: control.SetQ
     """Add a queue, or change one; the whole tree has to hold together with it."""
     # Another command of this round may have changed the policy.
     latest = round_.state.policy or policy
-    fault = check_policy(with_queue(latest, command.queue))
+    after = with_queue(latest, command.queue)
+    fault = check_policy(after) or unreachable(round_.state, round_.views.uses, latest, after)
     return (asked.accepted(),) if fault is None else asked.refused(fault)
 
 

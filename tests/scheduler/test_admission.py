@@ -211,9 +211,7 @@ def test_it_refuses(name: str) -> None:
     assert refusal.value in refusal.message
     assert refusal.limit in refusal.message
     assert refusal.message.count(": ") >= 1, "it names no way out"
-    assert not re.match("it (?!has to |must not |is above )", refusal.limit), (
-        "it says what is as if it held for the value"
-    )
+    assert not re.match("it (?!has to |must not |is above )", refusal.limit), "it reads as if the value kept it"
     assert job_id not in world.state.jobs
 
 
