@@ -6,8 +6,9 @@ where the tree has grown below them, and what is not preemptible stay until they
 
 from typing import NamedTuple
 
+from gangline.events.amounts import milli_shown
 from gangline.events.policy import Policy
-from gangline.scheduler.quota import Tree, gpus
+from gangline.scheduler.quota import Tree
 from gangline.scheduler.state import State
 from gangline.scheduler.views.uses import UsesView, quota_is_on
 
@@ -78,15 +79,15 @@ def _child(path: str, queue: str) -> str:
 def _message(tree: Tree, path: str, gpu_type: str, stays: Stays) -> str:
     stated = [(child, milli) for child in tree.children[path] if (milli := tree.stated_milli(child, gpu_type))]
     total, has = sum(milli for _, milli in stated), tree.limits(path, gpu_type).guarantee_milli
-    parts = ", ".join(f"'{name}' {gpus(milli)}" for name, milli in stated[:MAX_NAMED])
+    parts = ", ".join(f"'{name}' {milli_shown(milli)}" for name, milli in stated[:MAX_NAMED])
     parts += ", ..." if len(stated) > MAX_NAMED else ""
     named = ", ".join(stays.jobs[:MAX_NAMED]) + (", ..." if len(stays.jobs) > MAX_NAMED else "")
     one = len(stays.jobs) == 1
     jobs = f"a job ({named}) that does" if one else f"{len(stays.jobs)} jobs ({named}) that do"
-    left = f"at most {gpus(has - stays.milli)}" if has > stays.milli else "nothing"
+    left = f"at most {milli_shown(has - stays.milli)}" if has > stays.milli else "nothing"
     return (
-        f"the queues below '{path}' would be guaranteed {gpus(total)} GPUs of {gpu_type} together ({parts}), but "
-        f"{jobs} not give way to them {'uses' if one else 'use'} {gpus(stays.milli)}, and '{path}' itself is "
-        f"guaranteed {gpus(has)}: guarantee them {left} together, or let "
+        f"the queues below '{path}' would be guaranteed {milli_shown(total)} GPUs of {gpu_type} together ({parts}), "
+        f"but {jobs} not give way to them {'uses' if one else 'use'} {milli_shown(stays.milli)}, and '{path}' itself is "
+        f"guaranteed {milli_shown(has)}: guarantee them {left} together, or let "
         f"{'that job' if one else 'those jobs'} end first"
     )
