@@ -87,7 +87,7 @@ def _message(tree: Tree, path: str, gpu_type: str, stays: Stays) -> str:
     left = f"at most {milli_shown(has - stays.milli)}" if has > stays.milli else "nothing"
     return (
         f"the queues below '{path}' would be guaranteed {milli_shown(total)} GPUs of {gpu_type} together ({parts}), "
-        f"but {jobs} not give way to them {'uses' if one else 'use'} {milli_shown(stays.milli)}, and '{path}' itself is "
-        f"guaranteed {milli_shown(has)}: guarantee them {left} together, or let "
+        f"but {jobs} not give way to them {'uses' if one else 'use'} {milli_shown(stays.milli)}, and '{path}' itself "
+        f"is guaranteed {milli_shown(has)}: guarantee them {left} together, or let "
         f"{'that job' if one else 'those jobs'} end first"
     )
