@@ -27,7 +27,7 @@ def admit(round_: Round, policy: Policy, job_id: str, spec: JobSpec) -> Refusal 
         _check_shape(spec)
         or check_options(policy, spec)
         or check_after(round_.state, policy, job_id, spec)
-        or _check_queue(policy, spec)
+        or _check_queue(round_.state.policy or policy, policy, spec)
         or check_leaf(policy, spec)
         or _check_cluster(round_, spec)
         or check_quota(round_, policy, spec)
@@ -94,8 +94,10 @@ def _check_limits(spec: JobSpec) -> Refusal | None:
     return None
 
 
-def _check_queue(policy: Policy, spec: JobSpec) -> Refusal | None:
-    paths = sorted(queue.path for queue in policy.queues)
+def _check_queue(latest: Policy, policy: Policy, spec: JobSpec) -> Refusal | None:
+    """Refuse a queue that there is not, or that a command of this round has removed."""
+    stays = {queue.path: True for queue in latest.queues}
+    paths = sorted(queue.path for queue in policy.queues if queue.path in stays)
     if spec.queue in paths:
         return None
     return refuse("queue", repr(spec.queue), f"the queues are {listed(paths)}", "name one of these")

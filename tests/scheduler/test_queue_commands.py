@@ -66,6 +66,17 @@ def test_a_removed_queue_takes_no_jobs() -> None:
     assert the(JobRejected, world.tick()).key == "queue"
 
 
+def test_a_queue_that_is_removed_in_a_round_takes_no_job_that_comes_after_that_in_it() -> None:
+    world = world_of()
+    world.command(RemoveQueue, path="org/b")
+    job_id = world.submit(queue="org/b")
+    decided = world.tick()
+    the(CommandAccepted, decided)
+    rejected = the(JobRejected, decided)
+    assert (rejected.key, rejected.limit) == ("queue", "the queues are default, org, org/a")
+    assert job_id not in world.state.jobs
+
+
 @pytest.mark.parametrize(
     ("queue", "text"),
     [
