@@ -114,6 +114,18 @@ def _is_free(views: Views, state: State, share: Share) -> bool:
     )
 
 
+def _silent(job: Job) -> list[str]:
+    """Return the nodes that were lost with a failed attempt, and may be back, but have not reported its ranks gone.
+
+    When the attempt ends they are closed until they do.
+    """
+    attempt = job.attempt
+    if attempt is None:
+        return []
+    statuses = zip(attempt.bound.shares, attempt.status, strict=True)
+    return [share.node_id for share, status in statuses if status.lost and not status.gone]
+
+
 def _replaced(  # noqa: PLR0917 - one job, and what it has and has not
     round_: Round, policy: Policy, job: Job, kept: Sequence[Share], freed: Sequence[Share], lost: Sequence[Share]
 ) -> tuple[Share, ...] | None:
@@ -127,7 +139,8 @@ def _replaced(  # noqa: PLR0917 - one job, and what it has and has not
         trial = Trial(state, views.nodes)
         trial.take(freed)
         spares = spare_nodes(policy, views)
-        nodes: Flags = np.ones(views.nodes.fleet.size, np.bool_) if allowed is None else allowed
+        nodes: Flags = np.ones(views.nodes.fleet.size, np.bool_) if allowed is None else allowed.copy()
+        nodes[[views.nodes.fleet.row[node_id] for node_id in _silent(job)]] = False
         in_turn = [nodes] if spares is None else [nodes & spares, nodes]
         for where in in_turn if simple else ():
             found = _substituted(trial.copy(), state, job.spec, kept, lost, where)

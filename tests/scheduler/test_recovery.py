@@ -56,6 +56,21 @@ def test_the_next_attempt_binds_in_the_round_in_which_the_last_rank_is_reported_
     assert not world.state.room
 
 
+def test_nothing_is_held_on_a_node_that_is_back_but_has_not_reported_the_lost_ranks_gone() -> None:
+    world = cluster(2)
+    gang = world.runs(gpus=8, nodes=2)
+    world.loses("n-2")
+    world.recovers("n-2")
+    world.tick()
+    assert held_on(world, gang) == ["n-1"]
+    world.exits(gang, -15, node_id="n-1")
+    assert not all_of(RoomReleased, world.tick())
+    assert held_on(world, gang) == ["n-1"]
+    world.left(gang, 1, "n-2")
+    world.tick()
+    assert world.nodes_of(gang) == ["n-1", "n-2"]
+
+
 def test_a_claimant_within_its_guarantee_gets_nothing_of_what_is_held_until_that_lapses() -> None:
     world, gang = lost_with_nothing_free()
     world.exits(gang, -15, node_id="n-1")
