@@ -346,3 +346,32 @@ def test_nobody_goes_besides_a_job_that_frees_more_than_its_whole_devices() -> N
     it.passes(LONG_S)
     it.submit(gpus=2)
     assert the(PreemptionOrdered, it.passes(60)).job_id == scattered
+
+
+def test_nobody_goes_for_one_who_fits_since_the_gang_whose_nodes_he_was_kept_from_has_started() -> None:
+    it = world(
+        2,
+        gpus=4,
+        queues=(
+            Queue(path="a", quotas=(Quota(guarantee_milli=6_000),)),
+            Queue(path="b", quotas=(Quota(guarantee_milli=2_000),)),
+        ),
+        reclaim_min_runtime_us=0,
+        reservation_after_us=60 * SECOND_US,
+        reservation_interval_us=60 * SECOND_US,
+    )
+    first = it.runs(gpus=4, queue="a", preemptible=False, max_runtime_us=6_000 * SECOND_US)
+    gang = it.submit(gpus=6, nodes=2, queue="b")
+    it.passes(120)
+    assert it.state.reserved[gang].node_ids == ("node-0", "node-1")
+    kept = it.submit(gpus=1, queue="a")
+    it.passes(245)
+    while (it.state.now_us + 5 * SECOND_US) % Policy().reclaim_interval_us >= 5 * SECOND_US:
+        it.tick(1)
+    assert not it.is_running(kept)
+    it.exits(first)
+    decided = it.tick(5)
+    assert it.is_running(gang)
+    assert not all_of(PreemptionOrdered, decided)
+    it.settle()
+    assert it.is_running(kept)
