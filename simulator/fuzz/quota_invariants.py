@@ -71,8 +71,10 @@ def who_is_not_preemptible_does_not_borrow(ledger: Ledger, decision: Decision) -
 def _is_kept(ledger: Ledger, given: GangBound | RoomHeld) -> bool:
     """Whether a job only keeps, for its next attempt, what it has: a promise from before stands."""
     job = ledger.jobs[given.job_id]
-    if not isinstance(given, RoomHeld) or given.reason not in {"recovery", "move"}:
+    if not isinstance(given, RoomHeld) or given.reason not in {"recovery", "move", "shrink"}:
         return False
+    if given.job_id in ledger.orders:
+        return False  # others give way to it
     before = job.live.shares if job.live is not None else job.last_shares
     before = ledger.room[given.job_id].shares if given.job_id in ledger.room else before
     had, has = by_type(ledger, before), by_type(ledger, given.shares)
