@@ -26,12 +26,13 @@ def evicting(state: State, policy: Policy, claimant: str, plan: Plan) -> tuple[D
 def moving(
     state: State, policy: Policy, claimant: str, moves: Moves, reason: PreemptionReason = "move"
 ) -> tuple[Decision, ...]:
-    """Return what moves jobs into what is held for them, and holds for the claimant what that opens."""
-    decisions: list[Decision] = []
-    for move in moves.moves:
-        decisions.append(order(state, policy, move.job_id, reason, claimant=claimant))
-        decisions.append(_held(move.job_id, move.shares, reason))
-    return (*decisions, _held(claimant, moves.shares, reason))
+    """Return what moves jobs into what is held for them, and holds for the claimant what that opens.
+
+    All are told first: what one of them keeps may be what another one has.
+    """
+    orders = [order(state, policy, move.job_id, reason, claimant=claimant) for move in moves.moves]
+    holds = [_held(move.job_id, move.shares, reason) for move in moves.moves]
+    return (*orders, *holds, _held(claimant, moves.shares, reason))
 
 
 def _held(job_id: str, shares: tuple[Share, ...], reason: PreemptionReason) -> RoomHeld:

@@ -22,15 +22,21 @@ from gangline.simulator.fuzz.ledger import Ledger
 from gangline.simulator.fuzz.quota_invariants import NO_EVICTIONS
 from gangline.simulator.fuzz.scene import Scene
 
+SHARED_OUT = frozenset({"move", "shrink"})
+"""Reasons to give way for which the next attempt has something held for it, of what is left to a claimant."""
+
 PATIENCE = 2
 """Times that every claimant may be searched for without one within guarantee getting any."""
 
 
 def what_is_held_will_be_free(ledger: Ledger, decision: Decision) -> Iterator[str]:
-    """Hold only what nobody has but those who were told to give way for it, and the claimant itself."""
+    """Hold only what nobody has but those who were told to give way for it, and the claimant itself.
+
+    Who moves or shrinks for a claimant may get what others leave who do so for the same one.
+    """
     if not isinstance(decision, RoomHeld):
         return
-    gone = {decision.job_id, *ledger.orders.get(decision.job_id, ())}
+    gone = _leaving_to(ledger, decision.job_id, decision.reason)
     free = {node.node_id: node for node in free_nodes(ledger, gone=gone, held_for=decision.job_id)}
     for share in decision.shares:
         node = free.get(share.node_id)
@@ -53,15 +59,21 @@ def _counted_twice(ledger: Ledger, claimant: str, node_id: str, gpu: int) -> int
         leaving = sum(
             one.share.gpu_milli
             for one in ledger.on_node(node_id)
-            if gpu in one.share.gpus and _leaves_to(ledger, one.job_id, job_id)
+            if gpu in one.share.gpus and one.job_id in _leaving_to(ledger, job_id, room.reason)
         )
         found += min(held, leaving)
     return found
 
 
-def _leaves_to(ledger: Ledger, job_id: str, claimant: str) -> bool:
-    order = ledger.jobs[job_id].preempted
-    return job_id == claimant or (order is not None and order.claimant == claimant)
+def _leaving_to(ledger: Ledger, job_id: str, reason: str) -> set[str]:
+    """Return who leaves what he has to a job for which room is held for a reason, whenever he was told to."""
+    orders = {one: job.preempted for one, job in ledger.jobs.items() if job.preempted is not None}
+    leaving = {job_id, *(one for one, order in orders.items() if order.claimant == job_id)}
+    own = orders.get(job_id)
+    claims = job_id in ledger.orders
+    if own is not None and own.claimant is not None and own.reason == reason in SHARED_OUT and not claims:
+        leaving |= {one for one, order in orders.items() if (order.claimant, order.reason) == (own.claimant, reason)}
+    return leaving
 
 
 def nobody_gives_way_in_vain(ledger: Ledger, decision: Decision) -> Iterator[str]:

@@ -238,3 +238,22 @@ def test_a_policy_whose_gain_is_negative_is_refused() -> None:
     world = World()
     world.activate(Policy(elastic_gain_ppm=-1))
     assert "elastic_gain_ppm is -1: name 0 or more" in the(PolicyRefused, world.tick()).message
+
+
+def test_all_who_shrink_are_told_before_anything_is_held_for_one_may_keep_what_another_leaves() -> None:
+    world = cluster(1)
+    gangs = [world.runs(gpus=4, elastic=elastic(2, 4)) for _ in range(2)]
+    assert [world.placement(gang) for gang in gangs] == [[("n-1", (0, 1, 2, 3))], [("n-1", (4, 5, 6, 7))]]
+    world.passes(200)
+    claimant = world.submit(gpus=4)
+    decided = [one for one in world.passes(60) if isinstance(one, PreemptionOrdered | RoomHeld)]
+    assert [type(one) for one in decided] == [PreemptionOrdered] * 2 + [RoomHeld] * 3
+    told = sorted(gangs)
+    assert [one.job_id for one in decided] == [*told, *told, claimant]
+    held = [[*share.gpus] for one in decided if isinstance(one, RoomHeld) for share in one.shares]
+    assert held == [[0, 1], [2, 3], [4, 5, 6, 7]]
+    for gang in gangs:
+        assert not world.is_running(claimant)
+        world.exits(gang, -15)
+        world.tick()
+    assert [gpus_of(world, one) for one in (*gangs, claimant)] == [2, 2, 4]
