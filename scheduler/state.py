@@ -131,7 +131,7 @@ class Job(Value, frozen=True, kw_only=True):
 
 
 class JobArray(Value, frozen=True, kw_only=True):
-    """An array of jobs that have not all ended. Those from `next_index` on are held back by its bound."""
+    """An array of jobs that have not all ended. Before `next_index` its bound holds back only jobs that are held."""
 
     array_id: str
     size: int

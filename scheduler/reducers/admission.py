@@ -17,7 +17,8 @@ def admitted(state: State, job_id: str, control_index: int, spec: JobSpec) -> St
     if spec.array is None:
         state = _put(state, Job(job_id=job_id, submitted=control_index, spec=spec))
         return wait_for(state, job_id, spec.after)
-    parallel = spec.array if spec.array_parallel is None else spec.array_parallel
+    # Who is held takes no place in the array's bound.
+    parallel = spec.array if spec.array_parallel is None else 0 if spec.held else spec.array_parallel
     array = JobArray(array_id=job_id, size=spec.array, left=spec.array, next_index=min(parallel, spec.array))
     state = replace(state, arrays=state.arrays.set(job_id, array))
     for index in range(spec.array):

@@ -12,7 +12,7 @@ from gangline.events.decisions import (
     PreemptionOrdered,
 )
 from gangline.scheduler import dependencies
-from gangline.scheduler.arrays import task_ended
+from gangline.scheduler.arrays import places_given_up, task_ended
 from gangline.scheduler.barriers import barred
 from gangline.scheduler.durations import observed
 from gangline.scheduler.holding import take
@@ -155,12 +155,13 @@ def job_requeued(state: State, decision: JobRequeued) -> State:
     if job.uploading is not None and state.policy is not None:
         job = barred(job, "upload")
         state = set_timer(state, "upload", job.job_id, state.now_us + state.policy.upload_deadline_us)
-    return put_job(
+    state = put_job(
         state,
         job,
         pending=state.pending.set(job.job_id, True),  # noqa: FBT003 - a map used as a set
         placement_due=True,
     )
+    return places_given_up(state, [job])
 
 
 def _gave_way(job: Job, attempt: int) -> bool:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from gangline.events import control
 from gangline.events.policy import Policy, with_queue, without_queue
 from gangline.events.types import Event
-from gangline.scheduler.arrays import members
+from gangline.scheduler.arrays import members, places_asked_for, places_given_up
 from gangline.scheduler.journal import put_job, put_node, put_policy_changed
 from gangline.scheduler.reducers.faults import MAX_REASON_CHARACTERS, mended
 from gangline.scheduler.reducers.storage import follow_all
@@ -54,7 +54,7 @@ def _held(state: State, command: control.HoldJob) -> State:
             waited_us = job.waited_us + state.now_us - job.pending_since_us
             job = replace(job, waited_us=waited_us, pending_since_us=state.now_us)
         state = put_job(state, replace(job, held=True))
-    return state
+    return places_given_up(state, [state.jobs[member] for member in members(state, command.job_id)])
 
 
 def _released(state: State, command: control.ReleaseJob) -> State:
@@ -63,7 +63,7 @@ def _released(state: State, command: control.ReleaseJob) -> State:
         if job.held:
             since_us = state.now_us if job.attempt is None else job.pending_since_us
             state = put_job(state, replace(job, held=False, pending_since_us=since_us), placement_due=True)
-    return state
+    return places_asked_for(state, [state.jobs[member] for member in members(state, command.job_id)])
 
 
 def _forgiven(state: State, command: control.RetryJob) -> State:

@@ -1,5 +1,6 @@
 """Arrays: many jobs under one id, bounded, cancelled and ended as one."""
 
+from gangline.events.control import HoldJob, ReleaseJob
 from gangline.events.decisions import AnswerRepeated, JobEnded
 from gangline.events.policy import Policy
 from gangline.scheduler.arrays import members
@@ -148,3 +149,87 @@ def test_submitting_the_same_command_again_makes_no_second_array() -> None:
     world.submit(command_id, array=2)
     the(AnswerRepeated, world.tick())
     assert len(world.state.jobs) == 2
+
+
+def bounded(*, held: bool = False) -> tuple[World, str]:
+    world = World()
+    world.node("n-1", 8)
+    array_id = world.submit(array=4, array_parallel=2, held=held)
+    world.tick()
+    return world, array_id
+
+
+def test_a_held_job_that_waits_takes_no_place_in_the_bound_of_its_array() -> None:
+    world = World()
+    array_id = world.submit(array=4, array_parallel=2)
+    world.tick()
+    world.command(HoldJob, job_id=f"{array_id}.0")
+    world.tick()
+    world.node("n-1", 8)
+    world.settle()
+    assert running(world) == [f"{array_id}.1", f"{array_id}.2"]
+
+
+def test_a_held_job_that_runs_keeps_its_place_until_it_has_stopped() -> None:
+    world, array_id = bounded()
+    world.command(HoldJob, job_id=f"{array_id}.0")
+    world.settle()
+    assert running(world) == [f"{array_id}.0", f"{array_id}.1"]
+    world.exits(f"{array_id}.0", -15)
+    world.settle()
+    assert running(world) == [f"{array_id}.1", f"{array_id}.2"]
+
+
+def test_a_released_job_waits_for_a_place_and_is_the_first_to_have_it() -> None:
+    world, array_id = bounded()
+    world.command(HoldJob, job_id=f"{array_id}.0")
+    world.settle()
+    world.exits(f"{array_id}.0", -15)
+    world.settle()
+    world.command(ReleaseJob, job_id=f"{array_id}.0")
+    world.settle()
+    assert running(world) == [f"{array_id}.1", f"{array_id}.2"]
+    world.exits(f"{array_id}.2")
+    world.settle()
+    assert running(world) == [f"{array_id}.0", f"{array_id}.1"]
+    world.exits(f"{array_id}.0")
+    world.settle()
+    assert running(world) == [f"{array_id}.1", f"{array_id}.3"]
+
+
+def test_a_job_that_is_released_alone_out_of_a_held_array_starts() -> None:
+    world, array_id = bounded(held=True)
+    assert running(world) == []
+    world.command(ReleaseJob, job_id=f"{array_id}.3")
+    world.settle()
+    assert running(world) == [f"{array_id}.3"]
+    world.command(ReleaseJob, job_id=array_id)
+    world.settle()
+    assert running(world) == [f"{array_id}.0", f"{array_id}.3"]
+
+
+def test_an_array_that_is_held_and_released_as_a_whole_keeps_to_its_bound() -> None:
+    world, array_id = bounded()
+    world.command(HoldJob, job_id=array_id)
+    world.settle()
+    for job_id in running(world):
+        world.exits(job_id, -15)
+    world.settle()
+    assert running(world) == []
+    world.command(ReleaseJob, job_id=array_id)
+    world.settle()
+    assert running(world) == [f"{array_id}.0", f"{array_id}.1"]
+
+
+def test_places_that_held_jobs_left_are_taken_when_these_are_released() -> None:
+    world, array_id = bounded()
+    for index in (2, 3):
+        world.command(HoldJob, job_id=f"{array_id}.{index}")
+    world.settle()
+    for index in (0, 1):
+        world.exits(f"{array_id}.{index}")
+    world.settle()
+    assert running(world) == []
+    world.command(ReleaseJob, job_id=array_id)
+    world.settle()
+    assert running(world) == [f"{array_id}.2", f"{array_id}.3"]
