@@ -12,7 +12,10 @@ SHELL = ("loop.py", "*_loop.py", "*_store.py", "__main__.py", "explain.py")
 """Modules of the core's folders that feed it, write down what it says or put it in words, but do not change it."""
 
 BENEATH = (
-    *(f"events/{name}.py" for name in ("types", "policy", "control", "decisions", "codec", "upcasts", "ids", "terms")),
+    *(
+        f"events/{name}.py"
+        for name in ("types", "policy", "control", "decisions", "codec", "upcasts", "ids", "terms", "amounts")
+    ),
     "schemas/contracts.py",
     "schemas/fingerprints.json",
 )
