@@ -108,9 +108,20 @@ def _could_be_helped(round_: Round, policy: Policy, job: Job, group: GroupKey) -
 
 
 def _who_may_go(claiming: Claiming) -> Flags:
-    """Return who may ever give way to a claimant, once he has run for long enough."""
+    """Return who may ever give way to a claimant by the rules that policy has on, once he has run for long enough."""
     standing, bench = claiming.claim.standing, claiming.bench
-    who: Flags = bench.candidates & bench.by_run(standing.same | standing.borrows | standing.claims)
+    by_queue: Flags = np.zeros(standing.same.size, np.bool_)
+    for rule, whose in (
+        ("reclaim", standing.borrows & standing.claims),
+        ("priority", standing.same),
+        ("service", standing.same | standing.borrows),
+        ("recovery", standing.same | standing.borrows | standing.claims),
+        ("first_start", standing.same | standing.borrows | standing.claims),
+        ("fill", standing.same | standing.borrows | standing.claims),
+    ):
+        if rule in bench.policy.rules:
+            by_queue |= whose
+    who: Flags = bench.candidates & bench.by_run(by_queue)
     return who
 
 

@@ -11,6 +11,8 @@ from gangline.events.policy import Policy, Queue, Quota
 from gangline.scheduler.decide import next_due_us
 from tests.scheduler.world import SECOND_US, World, all_of, the
 
+EVICTIONS = ("reclaim", "priority", "service", "recovery", "first_start", "fill", "batch", "consolidation")
+
 
 def world(nodes: int, *, gpus: int = 4, **policy: object) -> World:
     """Return nodes with a policy that reserves soon."""
@@ -47,6 +49,16 @@ def test_a_gang_that_an_eviction_could_help_reserves_nothing_and_waits_for_it() 
     decided = it.passes(300)
     assert all_of(NodesReserved, decided) == []
     assert all_of(PreemptionOrdered, decided) == []
+
+
+def test_who_could_give_way_by_no_rule_that_is_on_frees_nothing_before_its_end() -> None:
+    it = world(2, rules=tuple(rule for rule in Policy().rules if rule not in EVICTIONS))
+    for minutes in (300, 100):
+        it.runs(gpus=4, max_runtime_us=minutes * 60 * SECOND_US)
+    gang = it.submit(gpus=8)
+    reserved = the(NodesReserved, it.passes(120))
+    assert reserved.job_id == gang
+    assert reserved.free_at_us > it.state.now_us + 250 * 60 * SECOND_US
 
 
 def test_others_start_on_reserved_nodes_only_if_they_end_before() -> None:
