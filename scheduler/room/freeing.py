@@ -126,13 +126,6 @@ def cheapest(items: Items, node: int, short: int) -> tuple[int, ...]:
     return () if chosen is None else tuple(row for item in chosen[1] for row in items.rows(item))
 
 
-def all_on(items: Items, node: int) -> tuple[int, ...]:
-    """Return the rows of all items' jobs on a node, cheapest first."""
-    first = int(np.searchsorted(items.node, node, side="left"))
-    last = int(np.searchsorted(items.node, node, side="right"))
-    return tuple(row for item in range(first, last) for row in items.rows(item))
-
-
 def _devices(runs: Runs, fractions: Ints, cost: Ints, fleet: Fleet) -> Sequence[tuple[int, int, tuple[int, ...]]]:
     """Return (node, cost, rows) of every device that is wholly free once these fractions are gone."""
     found = []

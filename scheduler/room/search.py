@@ -12,7 +12,7 @@ import numpy as np
 from gangline.events.types import WHOLE_MILLI
 from gangline.scheduler.fit import Ask
 from gangline.scheduler.fleet import Flags, Fleet, Ints
-from gangline.scheduler.room.freeing import IMPOSSIBLE, Items, all_on, cheapest, items_of, least_costs
+from gangline.scheduler.room.freeing import IMPOSSIBLE, Items, cheapest, items_of, least_costs
 from gangline.scheduler.views.running import Runs
 
 MAX_NODES_TRIED = 32
@@ -70,7 +70,8 @@ def on_this_node(field: Field, items: Items, node: int, ask: Ask) -> Found | Non
     if short and not chosen:
         return None
     if not _is_fed(field, node, chosen, ask):
-        chosen = _fed(field, node, chosen, list(all_on(items, node)), ask)
+        others = np.flatnonzero(field.single & (field.runs.node == node)).tolist()
+        chosen = _fed(field, node, chosen, others, ask)
         if not _is_fed(field, node, chosen, ask):
             return None
         chosen = _needed(field, node, chosen, ask)
@@ -88,9 +89,7 @@ def _fed(field: Field, node: int, chosen: list[int], others: list[int], ask: Ask
     """Return those chosen and, the cheapest first, others until the node can feed what is asked."""
     if _is_fed(field, node, chosen, ask):
         return chosen
-    runs = field.runs
-    idle = np.flatnonzero(field.single & (runs.node == node) & (runs.milli == 0)).tolist()
-    for row in sorted([*others, *idle], key=lambda row: (int(field.cost[row]), row)):
+    for row in sorted(others, key=lambda row: (int(field.cost[row]), row)):
         if _is_fed(field, node, chosen, ask):
             break
         if row not in chosen:

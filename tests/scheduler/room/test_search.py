@@ -65,3 +65,10 @@ def test_all_fractions_of_a_device_go_together_or_none_does() -> None:
     found = on_one_node(Bench([2], runs).field, Ask(1, 1000))
     assert found is not None
     assert found.victims == (2,)
+
+
+def test_who_takes_a_part_of_a_device_that_others_keep_goes_for_the_cpu_that_is_asked_for() -> None:
+    runs = [Run(((0, 0),), 500, cpu_milli=6_000), Run(((0, 0),), 500, eligible=False), Run(((0, 1),), cpu_milli=6_000)]
+    found = on_one_node(Bench([2], runs).field, Ask(1, 1000, 12_000))
+    assert found is not None
+    assert found.victims == (0, 2)

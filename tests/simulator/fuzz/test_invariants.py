@@ -15,7 +15,7 @@ from gangline.scheduler.placement import place
 from gangline.scheduler.reducers import commands, gangs, jobs
 from gangline.scheduler.room import plan, search, shrinking, standing
 from gangline.scheduler.room.claims import Bench, Claim
-from gangline.scheduler.room.freeing import COUNT_BITS, all_on
+from gangline.scheduler.room.freeing import COUNT_BITS, Items
 from gangline.scheduler.room.standing import Claimant
 from gangline.scheduler.room.trial import Trial
 from gangline.scheduler.round import Round
@@ -103,6 +103,10 @@ def _anywhere(trial: Trial, shape: Shape, allowed: Flags | None = None) -> tuple
     return place(views.nodes.empty, state.nodes, shape, allowed)
 
 
+def _all_on(items: Items, node: int, _short: int) -> tuple[int, ...]:
+    return tuple(row for item in np.flatnonzero(items.node == node).tolist() for row in items.rows(item))
+
+
 def _leaves_small_ones(round_: Round, policy: Policy, job: Job, *more: object) -> GangBound | None:
     return None if job.submitted % 2 else TRY(round_, policy, job, *more)  # type: ignore[arg-type] # as it is called
 
@@ -130,7 +134,7 @@ BREAKS: dict[str, tuple[Sequence[Patch], str]] = {
         "nobody_is_evicted_back",
     ),
     "all of a node give way": (
-        [(search, "cheapest", lambda items, node, _short: all_on(items, node))],
+        [(search, "cheapest", _all_on)],
         "nobody_gives_way_in_vain",
     ),
     "who loses most gives way": ([(plan, "costs_of", _dear_ones)], "who_gives_way_loses_least"),
