@@ -119,6 +119,11 @@ class Fleet:
         wanted = np.array([name in gpu_types for name in self.types], np.bool_)
         return wanted[self.type_index]
 
+    def widest_of(self, gpu_types: Sequence[str]) -> int:
+        """Return the most devices of a node that has one of these types, or of any node if none is named."""
+        mask = self.types_mask(gpu_types)
+        return self.widest if mask is None else int(self.devices[mask].max(initial=0))
+
     def free_by_type(self) -> list[tuple[str, int]]:
         """Return the free thousandths of GPUs of each type."""
         free = np.zeros(len(self.types), np.int64)

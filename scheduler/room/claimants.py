@@ -95,7 +95,7 @@ def _claiming(  # noqa: PLR0917 - a job, what it claims, and among whom
     claim = Claim(
         job=job,
         shape=shape,
-        gang=is_gang(least(policy, job.spec), fleet.widest),
+        gang=is_gang(least(policy, job.spec), fleet.widest_of(shape.gpu_types)),
         level=group.level,
         waited_us=waited_us(state, job),
         gpu_type=gpu_type,
