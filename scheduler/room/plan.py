@@ -59,6 +59,8 @@ def plan_of(round_: Round, claim: Claim, runs: Runs, rules: Sequence[Victims], n
         return _plan_of_whole(round_, claim, rules, field)
     rows = _on_several(views, claim.shape, field) if claim.gang else _on_one_node(field, claim.shape)
     more = bool(claim.shape.roles) or (rows is not None and claim.gang and _is_fed_too(claim.shape))
+    if rows is None and not more:
+        return _plan_with_scattered(round_, claim, rules, field)
     if not rows:
         return _plan_of_whole(round_, claim, rules, field) if more else None
     plan = plan_of_rows(round_, claim, runs, rules, rows, nodes)
@@ -80,6 +82,41 @@ def plan_of(round_: Round, claim: Claim, runs: Runs, rules: Sequence[Victims], n
 def _is_fed_too(shape: Shape) -> bool:
     """Whether a gang asks for CPU or memory, which nodes with enough devices may not have."""
     return bool(shape.cpu_milli or shape.memory_bytes)
+
+
+def _plan_with_scattered(round_: Round, claim: Claim, rules: Sequence[Victims], field: Field) -> Plan | None:
+    """Return the plan in which borrowers go who are scattered, and others beside them; None if that is not enough.
+
+    What these free no search counts, and the guarantee takes it all the same.
+    """
+    runs = field.runs
+    reclaimed = np.zeros(runs.size, np.bool_)
+    for rule in rules:
+        if rule.reason == "reclaim":
+            reclaimed |= rule.eligible
+    missed = reclaimed & runs.scattered
+    if claim.gang:  # whole devices on several nodes were counted
+        missed &= runs.milli != runs.gpus * WHOLE_MILLI
+    if not missed.any():
+        return None
+    nodes = field.nodes if claim.gang else field.nodes & _touched(round_, runs, missed)
+    single = field.single & (reclaimed | ~runs.scattered)
+    if not claim.gang:
+        single &= nodes[runs.node]
+    return _plan_of_whole(
+        round_, claim, rules, field._replace(single=single, gangs=field.gangs & reclaimed, nodes=nodes)
+    )
+
+
+def _touched(round_: Round, runs: Runs, rows: Flags) -> Flags:
+    """Return the nodes on which some of these attempts lie."""
+    fleet = round_.views.nodes.fleet
+    touched = np.zeros(fleet.size, np.bool_)
+    for row in np.flatnonzero(rows).tolist():
+        attempt = round_.state.jobs[runs.job_ids[row]].attempt
+        if attempt is not None:
+            touched[[fleet.row[share.node_id] for share in attempt.bound.shares]] = True
+    return touched
 
 
 def _plan_of_whole(round_: Round, claim: Claim, rules: Sequence[Victims], field: Field) -> Plan | None:
