@@ -93,7 +93,8 @@ def preemption_ordered(state: State, decision: PreemptionOrdered) -> State:
     if decision.reason == "straggler" and job.attempt is not None:
         ranks = [slow.rank for slow in job.attempt.slow if state.nodes[slow.node_id].quarantined]
         job = replace(job, replaced_ranks=tuple(sorted({*job.replaced_ranks, *ranks})))
-    return _put_without_deadline(state, job)
+    # It counts for its queue no more: others that only quota kept may start elsewhere now.
+    return replace(_put_without_deadline(state, job), placement_due=True)
 
 
 def _evictors(job: Job, decision: PreemptionOrdered) -> tuple[Evictor, ...]:

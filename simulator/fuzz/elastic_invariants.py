@@ -42,6 +42,12 @@ def an_elastic_gang_has_a_size_of_its_range(ledger: Ledger, decision: Decision) 
     job, policy, size = ledger.jobs[decision.job_id], ledger.policy, size_of(decision.shares)
     if policy is None or (isinstance(decision, RoomHeld) and (decision.reason == "recovery" or job.live is None)):
         return  # what is left of a hold after a loss may be less than a gang starts with
+    if isinstance(decision, RoomHeld) and not _is_resize(decision):
+        if not _is_part_of(
+            decision.shares, ledger.room[decision.job_id].shares if decision.job_id in ledger.room else ()
+        ):
+            yield f"{decision.job_id} keeps {decision.shares} of a hold, of which that was no part"
+        return
     if size not in sizes(job.spec):
         yield f"{decision.job_id} gets {size} GPUs, and may have {list(sizes(job.spec))}"
     promised = decision.job_id in ledger.room
@@ -53,6 +59,19 @@ def an_elastic_gang_has_a_size_of_its_range(ledger: Ledger, decision: Decision) 
             yield f"{decision.job_id} grows from {has} to {size} GPUs"
         if decision.reason == "shrink" and size >= has:
             yield f"{decision.job_id} shrinks from {has} to {size} GPUs"
+
+
+def _is_resize(held: RoomHeld) -> bool:
+    """Whether a hold is what a gang is told to grow or shrink to: only what is left of one after a loss has an end."""
+    return held.until_us is None
+
+
+def _is_part_of(left: Sequence[Share], whole: Sequence[Share]) -> bool:
+    return _devices(left) <= _devices(whole)
+
+
+def _devices(shares: Sequence[Share]) -> set[tuple[str, int]]:
+    return {(share.node_id, gpu) for share in shares for gpu in share.gpus}
 
 
 def who_is_resized_has_run_for_a_while(ledger: Ledger, decision: Decision) -> Iterator[str]:
@@ -161,7 +180,7 @@ def _without(node: Free, spec: JobSpec, ranks: int) -> Free:
 def nobody_waits_for_what_a_gang_grows_into(scene: Scene) -> Iterator[str]:
     """Let gangs grow on GPUs of a type only while nobody waits for it whom quota would let have it."""
     ledger, policy = scene.ledger, scene.ledger.policy
-    grown = [one for one in scene.decisions if isinstance(one, RoomHeld) and one.reason == "grow"]
+    grown = [one for one in scene.decisions if isinstance(one, RoomHeld) and one.reason == "grow" and _is_resize(one)]
     if policy is None or scene.more or not grown:
         return
     for held in grown:

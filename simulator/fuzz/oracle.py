@@ -20,6 +20,7 @@ from gangline.simulator.fuzz.borrowers import (
 from gangline.simulator.fuzz.brute_force import Free, fits, free_nodes, is_small, is_small_world
 from gangline.simulator.fuzz.ledger import Ledger
 from gangline.simulator.fuzz.quota_invariants import NO_EVICTIONS
+from gangline.simulator.fuzz.records import CouldStart
 from gangline.simulator.fuzz.scene import Scene
 
 SHARED_OUT = frozenset({"move", "shrink"})
@@ -131,7 +132,10 @@ def _would_fit(
 
 
 def what_fits_starts(scene: Scene) -> Iterator[str]:
-    """Let no job wait that fitted after the round before, and fits still."""
+    """Let no job wait that fitted after the round before, and fits still on nodes that were open to it then.
+
+    One that this round opened, as the gang that reserved it got it, is tried at the next.
+    """
     ledger, policy = scene.ledger, scene.ledger.policy
     if policy is None or policy.head_blocks or scene.more or not is_small_world(ledger):
         ledger.watch.could_start = {}
@@ -143,8 +147,11 @@ def what_fits_starts(scene: Scene) -> Iterator[str]:
             continue
         nodes = open_nodes(ledger, job_id)
         if fits(ledger, job.spec, nodes):
-            could_start[job_id] = job.attempts
-            if ledger.watch.could_start.get(job_id) == job.attempts:
+            could_start[job_id] = CouldStart(job.attempts, frozenset(node.node_id for node in nodes))
+            before = ledger.watch.could_start.get(job_id)
+            if before is None or before.attempts != job.attempts:
+                continue
+            if fits(ledger, job.spec, [node for node in nodes if node.node_id in before.node_ids]):
                 yield f"{job_id} fits on {[(node.node_id, dict(node.milli)) for node in nodes]}, and waits"
     ledger.watch.could_start = could_start
 

@@ -1,5 +1,7 @@
 """What the ledger keeps of shares, jobs and nodes."""
 
+from typing import NamedTuple
+
 from gangline.events import control, decisions
 from gangline.events.types import JobSpec, Share
 
@@ -60,12 +62,19 @@ class NodeRecord:
         """Of the check that was ordered, until its report."""
 
 
+class CouldStart(NamedTuple):
+    """That a job waited though it fitted: for which attempt, and the nodes that were open to it."""
+
+    attempts: int
+    node_ids: frozenset[str]
+
+
 class Watch:
     """What is looked at from round to round."""
 
     def __init__(self) -> None:
-        self.could_start: dict[str, int] = {}
-        """After the round before: who waited though it fitted, and for which attempt."""
+        self.could_start: dict[str, CouldStart] = {}
+        """After the round before: who waited though it fitted."""
         self.claims: dict[str, int] = {}
         """Who waits for what others have borrowed, and at how many intervals it did."""
 
