@@ -139,7 +139,7 @@ def borrowers(
     spec = ledger.jobs[claimant].spec
     if "reclaim" not in policy.rules or "quota" not in policy.rules or ledger.policy_changes:
         return []
-    if ledger.now_us - ledger.jobs[claimant].waits_since_us < policy.reclaim_after_us:
+    if ledger.jobs[claimant].has_waited_us(ledger.now_us) < policy.reclaim_after_us:
         return []
     use = uses(ledger, without=(claimant,), still=also)
     found = []

@@ -208,7 +208,7 @@ class Ledger:
             node.broken.clear()
         elif isinstance(command, control.HoldJob | control.ReleaseJob):
             for job in self.of(command.job_id):
-                job.held = isinstance(command, control.HoldJob)
+                job.hold_or_release(self.now_us, held=isinstance(command, control.HoldJob))
         elif isinstance(command, control.SetQueue | control.RemoveQueue) and self.policy is not None:
             latest = self._policy_next or self.policy
             if isinstance(command, control.SetQueue):
@@ -263,7 +263,8 @@ class Ledger:
     _AttemptPreempted = _AttemptEnded
 
     def _JobRequeued(self, requeued: decisions.JobRequeued) -> None:  # noqa: N802
-        self.jobs[requeued.job_id].waits_since_us = self.now_us
+        job = self.jobs[requeued.job_id]
+        job.waits_since_us, job.waited_us = self.now_us, 0
 
     def _JobEnded(self, ended: decisions.JobEnded) -> None:  # noqa: N802
         if ended.job_id in self.jobs:  # else it is an array

@@ -174,7 +174,7 @@ def guarantees_are_reachable(scene: Scene) -> Iterator[str]:
         job = ledger.jobs[job_id]
         if not may_start(scene, job_id) or job.spec.roles or job.preempted is not None:
             continue
-        if ledger.now_us - job.waits_since_us < policy.reclaim_after_us:
+        if job.has_waited_us(ledger.now_us) < policy.reclaim_after_us:
             continue
         if _could_reclaim(ledger, job_id):
             waits[job_id] = ledger.watch.claims.get(job_id, 0) + 1

@@ -37,6 +37,9 @@ class JobRecord:
         self.ended: decisions.JobEnded | None = None
         self.held = spec.held
         self.waits_since_us = at_us
+        """Since it was queued or released last."""
+        self.waited_us = 0
+        """Since it was queued last, until it was held: while it is held it waits for nobody but its user."""
         self.committed_us = 0
         """Of the live attempt's last committed checkpoint, else of its binding."""
         self.exited = False
@@ -44,6 +47,17 @@ class JobRecord:
         self.preemptions = 0
         self.last_shares: tuple[Share, ...] = ()
         """Of the attempt before."""
+
+    def hold_or_release(self, now_us: int, *, held: bool) -> None:
+        """Hold the job, or release it; what it has waited is kept, and time on hold is none of it."""
+        if self.live is None and held != self.held:
+            self.waited_us += now_us - self.waits_since_us if held else 0
+            self.waits_since_us = now_us
+        self.held = held
+
+    def has_waited_us(self, now_us: int) -> int:
+        """Return how long the job has waited since it was queued last, if it waits."""
+        return self.waited_us + now_us - self.waits_since_us
 
 
 class NodeRecord:
