@@ -110,6 +110,8 @@ class Job(Value, frozen=True, kw_only=True):
     """Of the waits that are over."""
     ran_us: int = 0
     """Of the attempts that are over, from binding to the end of the last rank."""
+    ran_since_evicted_us: int = 0
+    """The same, without the attempts up to the last one that gave way."""
     preemptions: int = 0
     moves: int = 0
     """Those of its preemptions that moved it."""

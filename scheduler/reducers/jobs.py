@@ -119,8 +119,10 @@ def _without_attempt(state: State, job_id: str) -> State:
     if job.attempt is None:
         return state
     state = _keep_stale(state, job, job.attempt)
-    ran_us = job.ran_us + state.now_us - job.attempt.bound_at_us
-    return _put_without_deadline(state, replace(job, attempt=None, ran_us=ran_us))
+    run_us = state.now_us - job.attempt.bound_at_us
+    since_evicted_us = job.ran_since_evicted_us + run_us if job.attempt.preempted is None else 0
+    job = replace(job, attempt=None, ran_us=job.ran_us + run_us, ran_since_evicted_us=since_evicted_us)
+    return _put_without_deadline(state, job)
 
 
 def _keep_stale(state: State, job: Job, attempt: Attempt) -> State:

@@ -60,21 +60,27 @@ class Bench(NamedTuple):
         by_run: Flags = by_queue[self.runs.queue] if self.runs.size else np.zeros(0, np.bool_)
         return by_run
 
-    def shielded_until_us(self) -> Ints:
-        """Return how long each attempt runs before it may be a victim: the longer, the more often it was one."""
-        policy, runs = self.policy, self.runs
-        least = np.where(runs.gang, policy.gang_min_runtime_us, policy.min_runtime_us)
-        return least + policy.shield_step_us * runs.preemptions
+    def outlived_shield(self, least_us: Ints | int) -> Flags:
+        """Return whose shield is over: it grows with each eviction, and failures since the last do not renew it.
+
+        `least_us` is the run time from which even one that was never evicted may be a victim. A gang that fails
+        oftener than its shield lasts would never be one otherwise.
+        """
+        found: Flags = self.runs.since_evicted_us >= least_us + self.policy.shield_step_us * self.runs.preemptions
+        return found
+
+    def least_run_us(self) -> Ints:
+        """Return how long each attempt runs before it may be a victim."""
+        return np.where(self.runs.gang, self.policy.gang_min_runtime_us, self.policy.min_runtime_us)
 
     def ran_long_enough(self) -> Flags:
         """Return who has run for as long as everyone may, however often he was evicted."""
-        runs = self.runs
-        found: Flags = runs.run_us >= np.where(runs.gang, self.policy.gang_min_runtime_us, self.policy.min_runtime_us)
+        found: Flags = self.runs.run_us >= self.least_run_us()
         return found
 
     def unshielded(self) -> Flags:
         """Return who has run long enough, and was not evicted too often."""
-        return (self.runs.run_us >= self.shielded_until_us()) & self.not_too_often()
+        return self.ran_long_enough() & self.outlived_shield(self.least_run_us()) & self.not_too_often()
 
     def not_too_often(self) -> Flags:
         """Return who was evicted less often than one may be."""

@@ -16,8 +16,11 @@ def victims(claim: Claim, bench: Bench) -> Victims | None:
     eligible &= runs.run_us >= policy.reclaim_min_runtime_us
     if not claim.gang:
         eligible &= ~runs.gang
-    shield_us = policy.reclaim_min_runtime_us + policy.shield_step_us * runs.preemptions
-    willing = (runs.run_us >= shield_us) & bench.not_too_often() & bench.by_run(standing.borrows_below)
+    willing = (
+        bench.outlived_shield(policy.reclaim_min_runtime_us)
+        & bench.not_too_often()
+        & bench.by_run(standing.borrows_below)
+    )
     return Victims("reclaim", eligible, ~willing)
 
 

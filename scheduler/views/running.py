@@ -39,6 +39,7 @@ _FIELDS = (
     "preemptible",
     "bound_at_us",
     "ran_us",
+    "ran_since_evicted_us",
     "committed_at_us",
     "waited_us",
     "preemptions",
@@ -75,6 +76,8 @@ class Runs(NamedTuple):
     preemptible: Flags
     run_us: Ints
     """Of the live attempt."""
+    since_evicted_us: Ints
+    """Run time since the job gave way last, or started first: failures do not begin it anew."""
     level: Ints
     lost: Ints
     """Thousandths of GPUs times seconds since the last committed checkpoint."""
@@ -213,6 +216,7 @@ class RunningView:
             gang=gang,
             preemptible=columns["preemptible"].astype(np.bool_),
             run_us=run_us,
+            since_evicted_us=columns["ran_since_evicted_us"] + run_us,
             level=level,
             lost=columns["milli"] * ((state.now_us - columns["committed_at_us"]) // SECOND_US),
             waited_us=columns["waited_us"],
@@ -264,6 +268,7 @@ class RunningView:
             job.spec.preemptible,
             attempt.bound_at_us,
             job.ran_us,
+            job.ran_since_evicted_us,
             attempt.committed_at_us,
             job.waited_us,
             job.preemptions,

@@ -177,7 +177,8 @@ def lower_ones(
             and job.priority < ours.priority
             and is_small(ledger, job.spec)
             and runs_well(ledger, job_id, job, gpu_type, told=told)
-            and ledger.now_us - job.bound_us >= shield_us
+            and ledger.now_us - job.bound_us >= policy.min_runtime_us
+            and job.run_since_evicted_us(ledger.now_us) >= shield_us
             and often < policy.preemptions_max
             and (claimant, job_id, "priority") not in ledger.evictions
         ):
@@ -203,7 +204,7 @@ def _is_willing(ledger: Ledger, policy: Policy, job: JobRecord, gpu_type: str, u
     told = job.preempted is not None
     often = job.preemptions - told
     shield_us = policy.reclaim_min_runtime_us + policy.shield_step_us * often
-    if ledger.now_us - job.bound_us < shield_us:
+    if job.run_since_evicted_us(ledger.now_us) < shield_us:
         return False
     if often >= min(policy.preemptions_max, policy.gang_preemptions_max):
         return False

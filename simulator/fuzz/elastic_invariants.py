@@ -81,12 +81,13 @@ def who_is_resized_has_run_for_a_while(ledger: Ledger, decision: Decision) -> It
         return
     job = ledger.jobs[decision.job_id]
     run_us = ledger.now_us - job.bound_us
-    least_us = min(policy.min_runtime_us, policy.gang_min_runtime_us) + job.preemptions * policy.shield_step_us
+    least_us = min(policy.min_runtime_us, policy.gang_min_runtime_us)
+    is_shielded = job.run_since_evicted_us(ledger.now_us) < least_us + job.preemptions * policy.shield_step_us
     often = job.preemptions >= max(policy.preemptions_max, policy.gang_preemptions_max)
     by_guarantee = decision.reason == "shrink" and "reclaim" in policy.rules
     if by_guarantee and run_us >= policy.reclaim_min_runtime_us:
         return
-    if run_us < least_us or often:
+    if run_us < least_us or is_shielded or often:
         yield f"{decision.job_id} is to {decision.reason} after {run_us} us, and gave way {job.preemptions} times"
 
 
@@ -133,8 +134,10 @@ def _may_shrink(  # noqa: PLR0917 - two jobs, and what they are judged by
         return False
     told = job_id in victims
     often = job.preemptions - told
-    least_us = max(policy.min_runtime_us, policy.gang_min_runtime_us) + policy.shield_step_us * often
+    least_us = max(policy.min_runtime_us, policy.gang_min_runtime_us)
     if ledger.now_us - job.bound_us < least_us or often >= min(policy.preemptions_max, policy.gang_preemptions_max):
+        return False
+    if job.run_since_evicted_us(ledger.now_us) < least_us + policy.shield_step_us * often:
         return False
     if size_of(job.live.shares) <= sizes(job.spec)[0] or not runs_well(ledger, job_id, job, gpu_type, told=told):
         return False

@@ -258,6 +258,7 @@ class Ledger:
                 self.charges.change(job.spec.queue, self.now_us, -milli_of(held.share))
         if job.live is not None:
             job.last_shares = job.live.shares
+            job.ran_since_evicted_us = 0 if job.preempted is not None else job.run_since_evicted_us(self.now_us)
         job.live = None
 
     _AttemptPreempted = _AttemptEnded

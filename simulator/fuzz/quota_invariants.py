@@ -148,10 +148,14 @@ def victims_have_run_for_a_while(ledger: Ledger, decision: Decision) -> Iterator
             yield f"{decision.job_id} is reclaimed after {run_us} us"
         return
     least_us = min(policy.min_runtime_us, policy.gang_min_runtime_us)
-    if not (decision.reason == "service" and _starves(ledger, policy, decision.claimant or "")):
-        least_us += job.preemptions * policy.shield_step_us
     if run_us < least_us:
-        yield f"{decision.job_id} gives way ({decision.reason}) after {run_us} us, and is shielded for {least_us}"
+        yield f"{decision.job_id} gives way ({decision.reason}) after {run_us} us, and before {least_us}"
+    since_us, shield_us = job.run_since_evicted_us(ledger.now_us), least_us + job.preemptions * policy.shield_step_us
+    starves = decision.reason == "service" and _starves(ledger, policy, decision.claimant or "")
+    if since_us < shield_us and not starves:
+        yield f"{decision.job_id} gives way ({decision.reason}) after {since_us} us, and is shielded for {shield_us}"
+    if decision.reason == "first_start" and since_us < policy.first_start_min_runtime_us:
+        yield f"{decision.job_id} gives way for a first start after {since_us} us"
     if job.preemptions >= max(policy.preemptions_max, policy.gang_preemptions_max):
         yield f"{decision.job_id} gives way ({decision.reason}), and did so {job.preemptions} times before"
 

@@ -32,6 +32,8 @@ class JobRecord:
         self.attempts = 0
         self.live: decisions.GangBound | None = None
         self.bound_us = 0
+        self.ran_since_evicted_us = 0
+        """Of the attempts that are over, without those up to the last one that gave way."""
         self.preempted: decisions.PreemptionOrdered | None = None
         self.stop: decisions.AttemptStopOrdered | None = None
         self.ended: decisions.JobEnded | None = None
@@ -58,6 +60,10 @@ class JobRecord:
     def has_waited_us(self, now_us: int) -> int:
         """Return how long the job has waited since it was queued last, if it waits."""
         return self.waited_us + now_us - self.waits_since_us
+
+    def run_since_evicted_us(self, now_us: int) -> int:
+        """Return how long it has run since it gave way last, its live attempt included."""
+        return self.ran_since_evicted_us + now_us - self.bound_us
 
 
 class NodeRecord:
