@@ -64,6 +64,11 @@ class Attempt(Value, frozen=True, kw_only=True):
         """Whether its ranks were told to stop."""
         return self.stop is not None or self.preempted is not None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it was not told to stop, has not failed, and has left no node."""
+        return not (self.is_stopping or self.failure is not None or any(status.gone for status in self.status))
+
 
 class Upload(Value, frozen=True, kw_only=True):
     """A checkpoint that is being stored."""

@@ -150,7 +150,7 @@ class RunningView:
         for job_id in self._changed:
             job = state.jobs.get(job_id)
             attempt = job.attempt if job is not None else None
-            if job is None or attempt is None or not _could_give_way(job, attempt):
+            if job is None or attempt is None or job.cancelled or not attempt.is_whole:
                 if job_id in self._places:
                     self._drop(job_id)
                 continue
@@ -294,12 +294,3 @@ def _column(state: State, shares: Sequence[Share]) -> int:
         return -1
     gpu, gpus = parts[0].gpus[0], state.nodes[parts[0].node_id].gpus
     return gpus.index(gpu) if gpu in gpus else -1
-
-
-def _could_give_way(job: Job, attempt: Attempt) -> bool:
-    return not (
-        attempt.is_stopping
-        or attempt.failure is not None
-        or job.cancelled
-        or any(status.gone for status in attempt.status)
-    )

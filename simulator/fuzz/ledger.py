@@ -256,10 +256,7 @@ class Ledger:
         for key, held in self.held.items():
             if key[:2] == (ended.job_id, ended.attempt):
                 self.charges.change(job.spec.queue, self.now_us, -milli_of(held.share))
-        if job.live is not None:
-            job.last_shares = job.live.shares
-            job.ran_since_evicted_us = 0 if job.preempted is not None else job.run_since_evicted_us(self.now_us)
-        job.live = None
+        job.attempt_over(self.now_us)
 
     _AttemptPreempted = _AttemptEnded
 

@@ -65,6 +65,13 @@ class JobRecord:
         """Return how long it has run since it gave way last, its live attempt included."""
         return self.ran_since_evicted_us + now_us - self.bound_us
 
+    def attempt_over(self, now_us: int) -> None:
+        """Let it have no attempt any more."""
+        if self.live is not None:
+            self.last_shares = self.live.shares
+            self.ran_since_evicted_us = 0 if self.preempted is not None else self.run_since_evicted_us(now_us)
+        self.live = None
+
 
 class NodeRecord:
     """What is known of a node."""

@@ -238,6 +238,38 @@ def test_each_eviction_of_a_job_lengthens_the_time_before_its_next() -> None:
     assert the(PreemptionOrdered, it.passes(200)).claimant == second
 
 
+def test_a_failure_renews_no_shield_but_who_starts_anew_runs_for_the_least_time_first() -> None:
+    it = world(shield_step_us=10_000 * SECOND_US)
+    old = it.runs(gpus=8)
+    it.passes(LONG_S)
+    first = it.submit(gpus=8)
+    it.passes(60)
+    leaves(it, old)
+    it.exits(first)
+    it.tick()
+    it.passes(10_500)
+    it.exits(old, 1)
+    it.tick()
+    assert it.is_running(old)
+    second = it.submit(gpus=8)
+    assert all_of(PreemptionOrdered, it.passes(540)) == []
+    assert the(PreemptionOrdered, it.passes(120)).claimant == second
+
+
+def test_a_gang_that_fails_again_and_again_gives_way_to_one_never_started_once_it_has_run_long_in_all() -> None:
+    it = world(2, rules=("first_start", "recovering_first"))
+    old = it.runs(gpus=16)
+    new = it.submit(gpus=16)
+    for _ in range(2):
+        it.passes(2 * HOUR_S - 600)
+        it.exits(old, 1)
+        it.tick()
+        assert it.is_running(old)
+    assert all_of(PreemptionOrdered, it.passes(1_740)) == []  # it has run for 4 h in all, but is younger than 30 min
+    ordered = the(PreemptionOrdered, it.passes(120))
+    assert (ordered.job_id, ordered.claimant, ordered.reason) == (old, new, "first_start")
+
+
 @pytest.mark.parametrize("rule_is_on", [True, False])
 def test_a_gang_that_has_waited_long_is_protected_if_policy_says_so(*, rule_is_on: bool) -> None:
     rules = RULES if rule_is_on else rules_without("protection")

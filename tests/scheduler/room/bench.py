@@ -117,6 +117,7 @@ class Bench:
             gang=np.array([not one for one in single], np.bool_),
             preemptible=np.ones(count, np.bool_),
             run_us=zeros,
+            since_evicted_us=zeros,
             level=zeros,
             lost=ints([run.lost for run in self.list]),
             waited_us=zeros,
