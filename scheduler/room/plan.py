@@ -167,13 +167,7 @@ def plan_of_rows(  # noqa: PLR0917 - a plan, and all that it follows from
 
 
 def plan_of_gang(round_: Round, claim: Claim, runs: Runs, victims: Victims, nodes: Flags) -> Plan | None:
-    """Return the plan in which the smallest gang goes; None if there is none, or the claimant would still not fit.
-
-    Nobody goes for one who fits as it is: he waits only for the end of the round, as others who started had kept him
-    from where he fits.
-    """
-    if _without(round_, runs, ()).place(claim.shape, nodes) is not None:
-        return None
+    """Return the plan in which the smallest gang goes; None if there is none, or the claimant would still not fit."""
     rows = sorted(np.flatnonzero(victims.eligible).tolist(), key=lambda row: (int(runs.gpus[row]), row))
     for row in rows[:MAX_GANGS_TRIED]:
         plan = plan_of_rows(round_, claim, runs, [victims], (row,), nodes)

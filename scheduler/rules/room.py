@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from gangline.events.policy import Policy
 from gangline.events.types import Decision
 from gangline.scheduler.recovery import incomplete
+from gangline.scheduler.roles import place_whole
 from gangline.scheduler.room import (
     batch,
     consolidation,
@@ -101,6 +102,8 @@ def _for_each(round_: Round, policy: Policy) -> list[GroupKey]:
 def _room_for(round_: Round, policy: Policy, job: Job, claims: Sequence[Claiming]) -> tuple[bool, tuple[Decision, ...]]:
     """Return whether there was anybody to search among, and the decisions that make room for a job, if any can."""
     state, views = round_.state, round_.views
+    if _fits(round_, claims):
+        return False, ()
     searched = False
     for claim, nodes, bench in claims:
         if "elastic" in policy.rules:
@@ -125,6 +128,12 @@ def _room_for(round_: Round, policy: Policy, job: Job, claims: Sequence[Claiming
     return searched, ()
 
 
+def _fits(round_: Round, claims: Sequence[Claiming]) -> bool:
+    """Whether a claimant fits as it is and waits for the next round: those who kept it from there have just started."""
+    fit = round_.views.nodes.fit
+    return any(place_whole(fit, claim.shape, nodes) is not None for claim, nodes, _ in claims if not claim.short_milli)
+
+
 def _as_last_resort(victims: Victims | None) -> Victims | None:
     """Return the same, of whom none goes if others will do."""
     return None if victims is None else victims._replace(last_resort=victims.eligible)
@@ -144,7 +153,8 @@ def _reclaim_a_gang(round_: Round, policy: Policy, groups: Sequence[GroupKey]) -
             continue
         job = round_.state.jobs[line[0][-1]]
         runs = views.running.runs(round_.state, policy)
-        for claim, nodes, bench in claims_of(round_, policy, group, job, runs):
+        claims = claims_of(round_, policy, group, job, runs)
+        for claim, nodes, bench in () if _fits(round_, claims) else claims:
             victims = reclaim.gangs(claim, bench)
             if victims is None:
                 continue

@@ -407,3 +407,34 @@ def test_nobody_goes_for_one_who_fits_since_the_gang_whose_nodes_he_was_kept_fro
     assert not all_of(PreemptionOrdered, decided)
     it.settle()
     assert it.is_running(kept)
+
+
+def test_nobody_goes_for_one_who_fits_on_nodes_of_another_type_since_a_gang_has_started_there() -> None:
+    it = world(
+        2,
+        gpus=4,
+        queues=(
+            Queue(path="a", quotas=(Quota(guarantee_milli=6_000),)),
+            Queue(path="b", quotas=(Quota(guarantee_milli=2_000),)),
+        ),
+        min_runtime_us=0,
+        reservation_after_us=60 * SECOND_US,
+        reservation_interval_us=60 * SECOND_US,
+    )
+    it.node("other", 1, gpu_type="A100")
+    it.tick()
+    first = it.runs(gpus=4, queue="a", gpu_types=("H100",), preemptible=False, max_runtime_us=6_000 * SECOND_US)
+    lower = it.runs(gpus=1, queue="a", gpu_types=("A100",))
+    gang = it.submit(gpus=6, nodes=2, queue="b", gpu_types=("H100",))
+    it.passes(245)
+    assert it.state.reserved[gang].node_ids == ("node-0", "node-1")
+    while (it.state.now_us + 5 * SECOND_US) % Policy().room_interval_us >= 5 * SECOND_US:
+        it.tick(1)
+    higher = it.submit(gpus=1, queue="a", priority=1)
+    it.exits(first)
+    decided = it.tick(5)
+    assert it.is_running(gang)
+    assert not all_of(PreemptionOrdered, decided)
+    it.settle()
+    assert it.is_running(higher)
+    assert it.is_running(lower)
