@@ -19,8 +19,9 @@ from gangline.scheduler.fit import Ask
 from gangline.scheduler.fleet import Flags
 from gangline.scheduler.room.trial import Trial
 from gangline.scheduler.round import Round
-from gangline.scheduler.rules.placement import allowed_nodes, spare_nodes
+from gangline.scheduler.rules.placement import allowed_nodes
 from gangline.scheduler.shapes import shape_of
+from gangline.scheduler.spares import spare_nodes
 from gangline.scheduler.state import Attempt, Job, State
 from gangline.scheduler.views import Views
 

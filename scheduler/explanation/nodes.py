@@ -11,8 +11,9 @@ from gangline.scheduler.explanation.values import NodeCount, NodeReason
 from gangline.scheduler.explanation.words import named, span
 from gangline.scheduler.fit import Ask
 from gangline.scheduler.reservations import expected_end_us
-from gangline.scheduler.rules.placement import failed_nodes, is_let_in, spare_nodes
+from gangline.scheduler.rules.placement import failed_nodes, is_let_in
 from gangline.scheduler.shapes import is_gang
+from gangline.scheduler.spares import spare_nodes
 from gangline.scheduler.state import Node
 from gangline.scheduler.views.uses import quota_is_on
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from gangline.events.types import Value
-from gangline.scheduler.rules.placement import spare_nodes
 from gangline.scheduler.shapes import shape_of
+from gangline.scheduler.spares import spare_nodes
 from gangline.scheduler.state import State
 from gangline.scheduler.views import Views
 from gangline.scheduler.views.uses import quota_is_on

@@ -16,8 +16,9 @@ from gangline.scheduler.elastic import is_elastic, least
 from gangline.scheduler.placement import place
 from gangline.scheduler.recovery import is_whole
 from gangline.scheduler.round import Round
-from gangline.scheduler.rules.placement import allowed_nodes, binding, free_port, spare_nodes
+from gangline.scheduler.rules.placement import allowed_nodes, binding, free_port
 from gangline.scheduler.shapes import shape_of
+from gangline.scheduler.spares import spare_nodes
 from gangline.scheduler.state import Job, Node, State
 from gangline.scheduler.views import Views
 

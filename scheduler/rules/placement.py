@@ -19,6 +19,7 @@ from gangline.scheduler.reservations import expected_end_us, is_hard
 from gangline.scheduler.roles import place_whole
 from gangline.scheduler.round import Round
 from gangline.scheduler.shapes import Shape, shape_of
+from gangline.scheduler.spares import spare_nodes
 from gangline.scheduler.state import Job, Node, State
 from gangline.scheduler.timers import is_due
 from gangline.scheduler.turns import is_guaranteed_before, waited_us
@@ -232,20 +233,6 @@ def is_let_in(  # noqa: PLR0917 - who asks, and at whose nodes
         return True
     in_time = ends_us is not None and ends_us <= state.reserved[job_id].free_at_us
     return in_time and not is_hard(state, policy, reserving)
-
-
-def spare_nodes(policy: Policy, views: Views) -> Flags | None:
-    """Return the wholly free nodes that are kept for recovery: the last ones; None if there are none."""
-    fleet = views.nodes.fleet
-    count = max(policy.spare_nodes, policy.spare_ppm * fleet.size // 1_000_000)
-    if not count or "spares" not in policy.rules:
-        return None
-    whole = np.flatnonzero((fleet.whole_free == fleet.devices) & (fleet.devices > 0) & ~fleet.blocked)
-    if not whole.size:
-        return None
-    spares = np.zeros(fleet.size, np.bool_)
-    spares[whole[-count:]] = True
-    return spares
 
 
 def binding(round_: Round, job: Job, shares: tuple[Share, ...], port: int) -> GangBound:

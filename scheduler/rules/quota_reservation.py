@@ -10,8 +10,9 @@ from gangline.scheduler.reservations import is_hard
 from gangline.scheduler.roles import place_whole
 from gangline.scheduler.round import Round
 from gangline.scheduler.rules.admission_quota import bar_of
-from gangline.scheduler.rules.placement import allowed_nodes, spare_nodes
+from gangline.scheduler.rules.placement import allowed_nodes
 from gangline.scheduler.shapes import shape_of
+from gangline.scheduler.spares import spare_nodes
 from gangline.scheduler.state import Job
 
 
