@@ -10,6 +10,9 @@ from gangline.cli.send import send, tell
 from gangline.events.policy import Policy, Queue, Quota
 from gangline.schemas.errors import NotFound, UsageError
 
+MAX_WEIGHT = (1 << 31) - 1
+"""As in a policy's file."""
+
 NONE = "none"
 """Takes a guarantee or a ceiling away."""
 
@@ -111,6 +114,9 @@ def _changed(
         gpu_type, value = _split(word)
         if not value.isdecimal():
             raise UsageError(f"--weight {word}: this has to be a whole number, as in 2 or H100=2")
+        # By its length first: Python does not read numbers of thousands of digits.
+        if len(value.lstrip("0")) > len(str(MAX_WEIGHT)) or int(value) > MAX_WEIGHT:
+            raise UsageError(f"--weight {word}: name at most {MAX_WEIGHT:,}")
         by_type[gpu_type] = replace(quota_of(gpu_type), weight=int(value))
     return Queue(path=path, quotas=tuple(by_type[gpu_type] for gpu_type in sorted(by_type)))
 

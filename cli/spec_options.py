@@ -48,9 +48,22 @@ def field(name: str, read: Reader[Any]) -> Field:
 
 def _url(value: object) -> str:
     found = values.text(value)
-    if not found.startswith(("http://", "https://")) or not found.isprintable() or " " in found:
+    if not _has_host(found) or not found.isprintable() or " " in found:
         raise Bad(f"{found!r} is no URL of a webhook: write https://HOST/PATH")
     return found
+
+
+def _has_host(url: str) -> bool:
+    from urllib.parse import urlsplit
+
+    if not url.startswith(("http://", "https://")):
+        return False
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # read when asked for
+    except ValueError:  # brackets that do not close, a port that is none
+        return False
+    return bool(parts.hostname)
 
 
 def _topology(value: object) -> dict[str, Any]:

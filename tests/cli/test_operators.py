@@ -182,6 +182,8 @@ REFUSED: dict[str, tuple[list[object], int, str]] = {
     ),
     "a guarantee beyond any cluster": (["queue", "set", "a", "--guarantee", "1e30"], 2, "at most 1,000,000 GPUs"),
     "a weight that is no number": (["queue", "set", "a", "--weight", "1.5"], 2, "--weight 1.5"),
+    "a weight beyond 64 bits": (["queue", "set", "a", "--weight", "9" * 20], 2, "name at most 2,147,483,647"),
+    "a weight of thousands of digits": (["queue", "set", "a", "--weight", "9" * 5000], 2, "name at most 2,147,483,647"),
     "an unknown queue": (["queue", "remove", "nowhere"], 4, "there is no queue 'nowhere'"),
     "the last queue": (["queue", "remove", "default"], 4, ": "),
 }
