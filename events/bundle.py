@@ -23,6 +23,9 @@ MAX_UNPACKED_BYTES = 64 * 1024 * 1024
 MAX_FILES = 20_000
 """As many as unpack within a second or two."""
 
+MAX_WALKED = 10 * MAX_FILES
+"""After so many files it is clear that a folder is no code: `/` would be walked for minutes to count them all."""
+
 MAX_BUNDLE_BYTES = MAX_UNPACKED_BYTES + MAX_FILES * 1024
 """What a bundle may measure at most, for content that does not compress."""
 
@@ -129,10 +132,17 @@ def _git_state(folder: Path) -> tuple[str | None, bool]:
 
 
 def _walk(folder: Path, excluded: Collection[Path]) -> Iterator[str]:
+    walked = 0
     for directory, subfolders, files in os.walk(folder):
         here = Path(directory)
         linked = [name for name in subfolders if (here / name).is_symlink()]
         subfolders[:] = [name for name in subfolders if name not in LEFT_OUT and here / name not in excluded]
+        walked += len(files) + len(linked)
+        if walked > MAX_WALKED:
+            raise BundleError(
+                f"the code in {folder} has more than {MAX_WALKED:,} files, the limit is {MAX_FILES:,}: name a smaller "
+                "folder with --code"
+            )
         for name in (*files, *linked):
             yield (here / name).relative_to(folder).as_posix()
 

@@ -110,6 +110,14 @@ def test_what_is_too_large_is_refused_with_the_largest_named(tmp_path: Path, mon
         pack(tmp_path)
 
 
+def test_a_folder_of_very_many_files_is_not_walked_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundle, "MAX_WALKED", 2)
+    for name in "abc":
+        (tmp_path / name).touch()
+    with pytest.raises(BundleError, match="more than 2 files, the limit is 20,000: name a smaller folder"):
+        pack(tmp_path)
+
+
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="nowhere is no folder"):
         pack(tmp_path / "nowhere")
