@@ -50,7 +50,9 @@ def parse_milli(value: float | Decimal | str) -> int:
         exact = Decimal(str(value)) * MILLI
     except InvalidOperation as error:
         raise ValueError("write a number") from error
-    if not exact.is_finite() or exact != exact.to_integral_value():
+    if not exact.is_finite():
+        raise ValueError("write a number")
+    if exact != exact.to_integral_value():
         raise ValueError("the finest part is a thousandth")
     return int(exact)
 

@@ -123,7 +123,8 @@ def milli(value: object) -> int:
     except ValueError as error:
         raise Bad(f"{value!r} is not valid here: {error}") from None
     if found > MAX_GPUS * units.MILLI:
-        raise Bad(f"this is {value:,}, but has to be at most {MAX_GPUS:,}")
+        shown = int(value) if value == int(value) else value
+        raise Bad(f"this is {shown:,}, but has to be at most {MAX_GPUS:,}")
     return found
 
 

@@ -1,6 +1,5 @@
 """Specs: what they may say, and how a mistake is told, with its key and its line."""
 
-import math
 from pathlib import Path
 
 import pytest
@@ -347,11 +346,3 @@ def test_every_field_of_a_job_has_a_flag_or_a_key(monkeypatch: pytest.MonkeyPatc
     assert unset == {"gpu_milli", "code", "roles"}, "a part of a GPU is --gpus 0.5, the code is stored by submit"
     assert (spec.preemptible, spec.after, spec.data_bytes) == (False, ("job-a", "job-b"), 2 << 40)
     assert (spec.topology_required, spec.topology_preferred) == ("pod", "node")
-
-
-def test_no_number_is_taken_for_gpus() -> None:
-    from gangline.cli.units import parse_milli
-
-    for value in (math.nan, math.inf, 0.12345):
-        with pytest.raises(ValueError, match="thousandth"):
-            parse_milli(value)

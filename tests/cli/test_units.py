@@ -41,3 +41,11 @@ def test_times_are_shown_in_two_units(us: int, text: str) -> None:
 @pytest.mark.parametrize(("size", "text"), [(0, "0B"), (1536, "1.5KiB"), (4 << 30, "4GiB")])
 def test_sizes_are_shown_in_the_largest_unit(size: int, text: str) -> None:
     assert units.show_bytes(size) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("nan", "write a number"), ("inf", "write a number"), ("0.0001", "the finest part")]
+)
+def test_what_is_no_number_of_thousandths_is_refused_for_what_it_is(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        units.parse_milli(text)
