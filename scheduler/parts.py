@@ -22,7 +22,7 @@ def place_gpus(fit: Fit, shape: Shape, allowed: Flags | None = None) -> list[Par
     fleet = fit.fleet
     mask = fleet.types_mask(shape.gpu_types)
     # What is small does not depend on what is allowed just now: else a gang that fits nowhere would fit somewhere.
-    widest = fleet.widest if mask is None else int(fleet.devices[mask].max(initial=0))
+    widest = fleet.widest_of(shape.gpu_types)
     if allowed is not None:
         mask = allowed if mask is None else mask & allowed
     if shape.nodes is not None and shape.nodes > 1:

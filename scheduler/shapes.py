@@ -55,5 +55,5 @@ def shape_of(spec: JobSpec) -> Shape:
 
 
 def is_gang(spec: JobSpec, widest: int) -> bool:
-    """Whether a job needs several nodes, where the widest node has so many devices."""
+    """Whether a job needs several nodes, where the widest node of a type that it accepts has so many devices."""
     return spec.gpus > widest or (spec.nodes is not None and spec.nodes > 1)

@@ -52,7 +52,7 @@ def turn_of(state: State, policy: Policy, views: Views, group: GroupKey, head: E
 
 def turn_of_job(state: State, policy: Policy, views: Views, job: Job) -> Turn:
     """Return when a pending job would be tried if it were the first of its group."""
-    group = key_of(policy, job, views.nodes.fleet.widest)
+    group = key_of(policy, job, views.nodes.fleet)
     return turn_of(state, policy, views, group, (0, job.submitted, job.array_index or 0, job.job_id))
 
 

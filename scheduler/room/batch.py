@@ -54,7 +54,7 @@ def _waiting(round_: Round, policy: Policy, in_turn: Sequence[GroupKey], gpu_typ
         line, shape = views.pending.groups[group], group.shape
         if group.level or not shape.milli or (shape.gpu_types and gpu_type not in shape.gpu_types):
             continue
-        if is_gang(least(policy, state.jobs[line[0][-1]].spec), views.nodes.fleet.widest):
+        if is_gang(least(policy, state.jobs[line[0][-1]].spec), views.nodes.fleet.widest_of(shape.gpu_types)):
             continue
         for *_, job_id in line:
             job = state.jobs[job_id]

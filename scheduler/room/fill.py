@@ -56,12 +56,13 @@ def decide(round_: Round, policy: Policy) -> None:
 def _largest_first(round_: Round, policy: Policy) -> list[GroupKey]:
     """Return the groups of gangs that wait for whole nodes, those of equal size in turn."""
     state, views = round_.state, round_.views
-    groups, widest = views.pending.groups, views.nodes.fleet.widest
+    groups, widest_of = views.pending.groups, views.nodes.fleet.widest_of
     gangs = [
         (-group.shape.gpus, turn_of(state, policy, views, group, groups[group][0]), group)
         for shape in views.pending.by_shape
         for group in views.pending.by_shape[shape]
-        if shape.nodes is None and is_gang(least(policy, state.jobs[groups[group][0][-1]].spec), widest)
+        if shape.nodes is None
+        and is_gang(least(policy, state.jobs[groups[group][0][-1]].spec), widest_of(shape.gpu_types))
     ]
     return [group for _, _, group in sorted(gangs)]
 

@@ -10,7 +10,7 @@ from gangline.events.amounts import milli_shown
 from gangline.events.policy import Policy
 from gangline.scheduler.quota import Tree
 from gangline.scheduler.state import State
-from gangline.scheduler.views.uses import UsesView, quota_is_on
+from gangline.scheduler.views.uses import UsesView, quota_is_on, tree_of
 
 MAX_NAMED = 3
 """Jobs and queues that a message names."""
@@ -28,11 +28,7 @@ def unreachable(state: State, uses: UsesView, before: Policy, after: Policy) -> 
     """Return which guarantees a change lets nobody reach until jobs end that run now, with the numbers; or None."""
     if not quota_is_on(after) or not uses.charges:
         return None
-    cluster: dict[str, int] = {}
-    for node_id in state.node_order:
-        node = state.nodes[node_id]
-        cluster[node.gpu_type] = cluster.get(node.gpu_type, 0) + 1000 * len(node.gpus)
-    old, new = Tree(before.queues, cluster), Tree(after.queues, cluster)
+    old, new = tree_of(state, before.queues), tree_of(state, after.queues)
     for path in [path for path in new.paths if new.children[path]]:
         for gpu_type in new.types:
             # What was lacking as much before is not this change's doing, which may well lessen it.

@@ -81,7 +81,8 @@ def _elsewhere(round_: Round, policy: Policy, job: Job) -> tuple[Share, ...] | N
 def _could_fit(state: State, views: Views, job: Job) -> bool:
     """Whether a node may have as many whole devices free as the job needs of one; True where more is to be asked."""
     shape, fleet = shape_of(job.spec), views.nodes.fleet
-    if shape.gpu_milli < WHOLE_MILLI or shape.roles or shape.gpus > fleet.widest or shape.nodes not in {None, 1}:
+    is_large = shape.gpus > fleet.widest_of(shape.gpu_types) or shape.nodes not in {None, 1}
+    if is_large or shape.gpu_milli < WHOLE_MILLI or shape.roles:
         return True
     if int(fleet.whole_free.max(initial=0)) >= shape.gpus:
         return True

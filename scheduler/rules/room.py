@@ -62,7 +62,7 @@ def _for_incomplete(round_: Round, policy: Policy) -> None:
     for job in shared_out(round_.state, policy, incomplete(round_.state, policy)):
         state, views = round_.state, round_.views
         with views.lent(state, job.job_id):
-            group = key_of(policy, job, views.nodes.fleet.widest)
+            group = key_of(policy, job, views.nodes.fleet)
             claims = claims_of(round_, policy, group, job, views.running.runs(state, policy))
             _, decisions = _room_for(round_, policy, job, claims)
         if decisions and not round_.emit(*decisions):

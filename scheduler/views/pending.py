@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from gangline.events.policy import Policy
 from gangline.scheduler.elastic import least
+from gangline.scheduler.fleet import Fleet
 from gangline.scheduler.levels import level_of
 from gangline.scheduler.shapes import Shape, is_gang, shape_of
 from gangline.scheduler.state import Job, State
@@ -47,7 +48,7 @@ class PendingView:
     def rebuild(self, state: State, nodes: NodesView) -> None:
         """Take everything from the state."""
         self.groups, self.by_shape, self.failed, self._place = {}, {}, {}, {}
-        self._widest = nodes.fleet.widest
+        self._fleet = nodes.fleet
         for job_id in sorted(state.pending):
             self.follow(state, "job", job_id)
         nodes.freed.clear()
@@ -62,7 +63,7 @@ class PendingView:
         job = state.jobs.get(key)
         if job is None or state.policy is None or not may_start(state, job):
             return
-        group = key_of(state.policy, job, self._widest)
+        group = key_of(state.policy, job, self._fleet)
         entry = entry_of(state.policy, job)
         line = self.groups.get(group)
         if line is None:
@@ -106,8 +107,8 @@ def may_start(state: State, job: Job) -> bool:
     return job.job_id in state.pending and job.job_id not in state.room
 
 
-def key_of(policy: Policy, job: Job, widest: int) -> GroupKey:
-    """Return the group of a pending job; `widest` is the most devices of a node."""
+def key_of(policy: Policy, job: Job, fleet: Fleet) -> GroupKey:
+    """Return the group of a pending job."""
     spec = least(policy, job.spec)
     if policy.order != "fair":
         return GroupKey(
@@ -119,7 +120,7 @@ def key_of(policy: Policy, job: Job, widest: int) -> GroupKey:
             is_new_gang=False,
             shape=shape_of(spec),
         )
-    gang = is_gang(spec, widest)
+    gang = is_gang(spec, fleet.widest_of(spec.gpu_types))
     return GroupKey(
         queue=spec.queue,
         preemptible=spec.preemptible,

@@ -264,7 +264,7 @@ class RunningView:
             sum(len(share.gpus) * share.gpu_milli for share in shares),
             sum(share.cpu_milli for share in shares),
             sum(share.memory_bytes for share in shares),
-            is_gang(running(job.spec, attempt), fleet.widest),
+            is_gang(running(job.spec, attempt), fleet.widest_of(job.spec.gpu_types)),
             job.spec.preemptible,
             attempt.bound_at_us,
             job.ran_us,

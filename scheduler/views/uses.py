@@ -5,16 +5,25 @@ for it. So a victim's GPUs count for the claimant from the order on.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from gangline.events.policy import Policy
-from gangline.events.types import Share
+from gangline.events.policy import Policy, Queue
+from gangline.events.types import WHOLE_MILLI, Share
 from gangline.scheduler.quota import Tree
 from gangline.scheduler.state import Job, State
 from gangline.scheduler.usage import milli_of, used
 
 Charge = tuple[tuple[str, str, int, bool], ...]
 """(queue, GPU type, thousandths of GPUs, whether preemptible) of one job."""
+
+
+def tree_of(state: State, queues: Sequence[Queue]) -> Tree:
+    """Return the tree of these queues for the GPUs that there are."""
+    cluster: defaultdict[str, int] = defaultdict(int)
+    for node_id in state.node_order:
+        node = state.nodes[node_id]
+        cluster[node.gpu_type] += WHOLE_MILLI * len(node.gpus)
+    return Tree(queues, cluster)
 
 
 class UsesView:
@@ -33,11 +42,7 @@ class UsesView:
 
     def rebuild(self, state: State) -> None:
         """Take everything from the state."""
-        cluster: defaultdict[str, int] = defaultdict(int)
-        for node_id in state.node_order:
-            node = state.nodes[node_id]
-            cluster[node.gpu_type] += 1000 * len(node.gpus)
-        self.tree = Tree(state.policy.queues if state.policy is not None else (), cluster)
+        self.tree = tree_of(state, state.policy.queues if state.policy is not None else ())
         self.use.clear()
         self.fixed.clear()
         self.charges = {}

@@ -43,9 +43,8 @@ def an_elastic_gang_has_a_size_of_its_range(ledger: Ledger, decision: Decision) 
     if policy is None or (isinstance(decision, RoomHeld) and (decision.reason == "recovery" or job.live is None)):
         return  # what is left of a hold after a loss may be less than a gang starts with
     if isinstance(decision, RoomHeld) and not _is_resize(decision):
-        if not _is_part_of(
-            decision.shares, ledger.room[decision.job_id].shares if decision.job_id in ledger.room else ()
-        ):
+        before = ledger.room.get(decision.job_id)
+        if before is None or not _devices(decision.shares) <= _devices(before.shares):
             yield f"{decision.job_id} keeps {decision.shares} of a hold, of which that was no part"
         return
     if size not in sizes(job.spec):
@@ -64,10 +63,6 @@ def an_elastic_gang_has_a_size_of_its_range(ledger: Ledger, decision: Decision) 
 def _is_resize(held: RoomHeld) -> bool:
     """Whether a hold is what a gang is told to grow or shrink to: only what is left of one after a loss has an end."""
     return held.until_us is None
-
-
-def _is_part_of(left: Sequence[Share], whole: Sequence[Share]) -> bool:
-    return _devices(left) <= _devices(whole)
 
 
 def _devices(shares: Sequence[Share]) -> set[tuple[str, int]]:

@@ -380,26 +380,36 @@ def test_nobody_goes_besides_a_job_that_frees_more_than_its_whole_devices() -> N
     assert the(PreemptionOrdered, it.passes(60)).job_id == scattered
 
 
-def test_nobody_goes_for_one_who_fits_since_the_gang_whose_nodes_he_was_kept_from_has_started() -> None:
-    it = world(
+def with_reservations(**policy: object) -> World:
+    """Return two nodes of 4 GPUs on which a gang of queue `b` reserves what is not for queue `a`."""
+    return world(
         2,
         gpus=4,
         queues=(
             Queue(path="a", quotas=(Quota(guarantee_milli=6_000),)),
             Queue(path="b", quotas=(Quota(guarantee_milli=2_000),)),
         ),
-        reclaim_min_runtime_us=0,
         reservation_after_us=60 * SECOND_US,
         reservation_interval_us=60 * SECOND_US,
+        **policy,
     )
+
+
+def until_before(it: World, interval_us: int) -> None:
+    """Let time pass until the next tick of 5 s is one at which the interval is over."""
+    while (it.state.now_us + 5 * SECOND_US) % interval_us >= 5 * SECOND_US:
+        it.tick(1)
+
+
+def test_nobody_goes_for_one_who_fits_since_the_gang_whose_nodes_he_was_kept_from_has_started() -> None:
+    it = with_reservations(reclaim_min_runtime_us=0)
     first = it.runs(gpus=4, queue="a", preemptible=False, max_runtime_us=6_000 * SECOND_US)
     gang = it.submit(gpus=6, nodes=2, queue="b")
     it.passes(120)
     assert it.state.reserved[gang].node_ids == ("node-0", "node-1")
     kept = it.submit(gpus=1, queue="a")
     it.passes(245)
-    while (it.state.now_us + 5 * SECOND_US) % Policy().reclaim_interval_us >= 5 * SECOND_US:
-        it.tick(1)
+    until_before(it, Policy().reclaim_interval_us)
     assert not it.is_running(kept)
     it.exits(first)
     decided = it.tick(5)
@@ -410,17 +420,7 @@ def test_nobody_goes_for_one_who_fits_since_the_gang_whose_nodes_he_was_kept_fro
 
 
 def test_nobody_goes_for_one_who_fits_on_nodes_of_another_type_since_a_gang_has_started_there() -> None:
-    it = world(
-        2,
-        gpus=4,
-        queues=(
-            Queue(path="a", quotas=(Quota(guarantee_milli=6_000),)),
-            Queue(path="b", quotas=(Quota(guarantee_milli=2_000),)),
-        ),
-        min_runtime_us=0,
-        reservation_after_us=60 * SECOND_US,
-        reservation_interval_us=60 * SECOND_US,
-    )
+    it = with_reservations(min_runtime_us=0)
     it.node("other", 1, gpu_type="A100")
     it.tick()
     first = it.runs(gpus=4, queue="a", gpu_types=("H100",), preemptible=False, max_runtime_us=6_000 * SECOND_US)
@@ -428,8 +428,7 @@ def test_nobody_goes_for_one_who_fits_on_nodes_of_another_type_since_a_gang_has_
     gang = it.submit(gpus=6, nodes=2, queue="b", gpu_types=("H100",))
     it.passes(245)
     assert it.state.reserved[gang].node_ids == ("node-0", "node-1")
-    while (it.state.now_us + 5 * SECOND_US) % Policy().room_interval_us >= 5 * SECOND_US:
-        it.tick(1)
+    until_before(it, Policy().room_interval_us)
     higher = it.submit(gpus=1, queue="a", priority=1)
     it.exits(first)
     decided = it.tick(5)
@@ -438,3 +437,15 @@ def test_nobody_goes_for_one_who_fits_on_nodes_of_another_type_since_a_gang_has_
     it.settle()
     assert it.is_running(higher)
     assert it.is_running(lower)
+
+
+def test_who_takes_several_nodes_of_his_type_is_a_gang_though_nodes_of_another_type_are_wider() -> None:
+    it = world(1, min_runtime_us=0, gang_min_runtime_us=10 * LONG_S * SECOND_US)
+    it.node("small-0", 2, gpu_type="A100")
+    it.node("small-1", 2, gpu_type="A100")
+    it.tick()
+    gang = it.runs(gpus=4, gpu_types=("A100",))
+    it.passes(LONG_S)
+    it.submit(gpus=4, gpu_types=("A100",))
+    assert not all_of(PreemptionOrdered, it.passes(600))
+    assert it.is_running(gang)
