@@ -19,8 +19,8 @@ from gangline.events.sqlite_queue import Outcome, Pending, Slots
 CHECKPOINT_PAGES = 4096
 """Pages in the WAL (16 MiB) from which it is copied into the database and begun anew."""
 
-STUBBORN_CHECKPOINT_PAGES = 8 * CHECKPOINT_PAGES
-"""Pages from which a checkpoint waits for readers, which otherwise could keep the WAL growing."""
+STUBBORN_CHECKPOINT_PAGES = CHECKPOINT_PAGES + CHECKPOINT_PAGES // 2
+"""Pages from which a checkpoint waits for readers: some that take turns without a gap would keep the WAL growing."""
 
 STUBBORN_WAIT_MS = 100
 """How long such a checkpoint waits."""

@@ -202,10 +202,10 @@ class Node:
         return {exit_.rank: exit_.exit_code for exit_ in event.exits}
 
     def wait_output(self, bound: GangBound, text: str, *, rank: int = 0, timeout_s: float = WAIT_S) -> str:
-        """Return a rank's output once it contains `text`."""
+        """Return a rank's output once it contains `text`, and no half of a line."""
         path = self.folder(key_of(bound)).path / f"rank-{rank}.out"
         return wait_for(
-            lambda: found if path.exists() and text in (found := path.read_text()) else None,
+            lambda: found if path.exists() and text in (found := path.read_text()) and found[-1] == "\n" else None,
             f"{text!r} in {path}",
             timeout_s=timeout_s,
         )

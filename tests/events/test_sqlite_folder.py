@@ -267,3 +267,33 @@ def test_a_network_file_system_is_refused_with_the_way_out(tmp_path: Path) -> No
     with pytest.raises(LogError, match=r"a network file system \(cifs\).*put the log on a local disk"):
         refuse_network_mount(tmp_path / "log", mounts)
     refuse_network_mount(tmp_path)
+
+
+def test_the_wal_stays_bounded_while_readers_take_turns_without_a_gap(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path)
+    log.append(CONTROL, [Entry(b"job", b"first")])
+    reading, over = [threading.Event(), threading.Event()], threading.Event()
+
+    def read(me: int) -> None:
+        connection = apsw.Connection(str(tmp_path / "control-0.db"), flags=apsw.SQLITE_OPEN_READONLY)
+        while not over.is_set():
+            connection.execute("BEGIN; SELECT count(*) FROM sqlite_master").fetchall()
+            reading[me].set()
+            reading[1 - me].wait(1)
+            reading[1 - me].clear()
+            connection.execute("END")
+        connection.close()
+
+    readers = [threading.Thread(target=read, args=(me,)) for me in range(2)]
+    for reader in readers:
+        reader.start()
+    batch = [Entry(b"job", bytes(1500)) for _ in range(2000)]
+    sizes = []
+    for _ in range(20):
+        log.append(CONTROL, batch)
+        sizes.append((tmp_path / "control-0.db-wal").stat().st_size)
+    over.set()
+    for reader in readers:
+        reader.join(60)
+    assert max(sizes) < 2 * CHECKPOINT_PAGES * 4096 < (tmp_path / "control-0.db").stat().st_size
+    log.close()
