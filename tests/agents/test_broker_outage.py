@@ -17,6 +17,7 @@ def test_jobs_run_on_and_end_without_the_broker_and_are_reported_when_it_is_back
     services.require_java()
     with LocalKafka(tmp_path / "kafka") as kafka, Node(tmp_path, log_url=f"kafka://{kafka.bootstrap}/outage") as node:
         node.start_agent()
+        node.wait_fact(NodeRegistered)
         seen, unseen = (gang("python", "-c", UNTIL_GO, job_id=job) for job in ("job-seen", "job-unseen"))
         node.decide(seen, unseen)
         for bound in (seen, unseen):
@@ -33,6 +34,7 @@ def test_jobs_run_on_and_end_without_the_broker_and_are_reported_when_it_is_back
         kafka.start()
         for bound in (seen, unseen):
             assert node.wait_gone(bound, timeout_s=60) == {0: 0}
+        node.wait_fact(NodeRegistered, count=2)  # which may come after what was missed
         assert len(node.facts(NodeRegistered)) == 2
         assert len(node.stderr.read_text().splitlines()) < 10, "an outage fills the agent's log"
         assert all(event.gone or event.exits for event in node.facts(RanksExited))
